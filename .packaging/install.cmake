@@ -104,7 +104,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME flatshard-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(development_depends g++ cmake)
 foreach(pair "ONEDNN_BUILT libdnnl-dev" "MPI_BUILT libopenmpi-dev" "PCRE2_BUILT libpcre2-dev" "UTF8PROC_BUILT libutf8proc-dev" "ZLIB_BUILT zlib1g-dev"
-        "ZSTD_BUILT libzstd-dev")
+        "ZSTD_BUILT libzstd-dev" "LIBJPEG_BUILT libjpeg-dev" "LIBPNG_BUILT libpng-dev" "LIBWEBP_BUILT libwebp-dev")
   separate_arguments(pair)
   list(POP_FRONT pair built package)
   if(${built})

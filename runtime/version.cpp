@@ -30,7 +30,10 @@ std::string version_text(const std::string& program) {
       << "zlib      " << yes_or_no(kZlibBuilt) << '\n'
       << "zstd      " << yes_or_no(kZstdBuilt) << '\n'
       << "Arrow     " << or_no(kArrowVersion) << '\n'
-      << "libyaml   " << yes_or_no(kLibyamlBuilt);
+      << "libyaml   " << yes_or_no(kLibyamlBuilt) << '\n'
+      << "libjpeg   " << yes_or_no(kLibjpegBuilt) << '\n'
+      << "libpng    " << yes_or_no(kLibpngBuilt) << '\n'
+      << "libwebp   " << yes_or_no(kLibwebpBuilt);
   return std::move(out).str();
 }
 

@@ -26,7 +26,7 @@ struct Image {
 enum class ResizeFilter { bilinear, bicubic, lanczos };
 constexpr auto value_names(ResizeFilter) { return std::array{"bilinear", "bicubic", "lanczos"}; }
 
-// No size of an image may be larger: the sums of a pass would overflow.
+// The largest side of a JPEG.
 inline constexpr int64_t kMaxImageSide = 65535;
 
 // An Error unless 1 <= width, height <= kMaxImageSide.

@@ -51,7 +51,7 @@ TEST_CASE("every program answers --version with its name, the version and the li
   REQUIRE(programs.size() >= 5);
   for (const std::string& program : programs) {
     const std::vector<std::string> lines = lines_of(output_of(str("@", program, " --version")));
-    REQUIRE(lines.size() == 13);
+    REQUIRE(lines.size() == 16);
     CHECK(lines[0].starts_with(str(program, " (Flatshard) ", version_number())));
     CHECK(lines[1].starts_with("compiler  "));
     CHECK(lines[2].starts_with("CUDA      "));

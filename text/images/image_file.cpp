@@ -1,0 +1,65 @@
+#include "text/images/image_file.h"
+
+#include <utility>
+
+#include "runtime/check.h"
+#include "text/images/exif.h"
+#include "text/images/image_codecs.h"
+#include "text/images/image_header.h"
+
+namespace flatshard {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+ImageHeader checked_header(Bytes file, int64_t max_pixels) {
+  const ImageHeader header = read_image_header(file);
+  check(header.width <= kMaxImageSide && header.height <= kMaxImageSide &&
+            header.width * header.height <= max_pixels,
+        "has ", header.width, " x ", header.height, " pixels, at most ", max_pixels, " are read, and ",
+        kMaxImageSide, " a side: make it smaller");
+  return header;
+}
+
+std::vector<uint8_t> decode(Bytes file, const ImageHeader& header) {
+  switch (header.kind) {
+    case ImageKind::jpeg:
+      return decode_jpeg(file, header);
+    case ImageKind::png:
+      return decode_png(file, header);
+    case ImageKind::webp:
+      return decode_webp(file, header);
+  }
+  fail("unknown kind of image");
+}
+
+// a * over + (1 - a) * white, where a = opacity / 255, rounded as Pillow's alpha_composite does.
+uint8_t over_white(uint32_t value, uint32_t opacity) {
+  const uint32_t sum = ((value * opacity + 255 * (255 - opacity)) << 7) + (128 << 7);
+  return static_cast<uint8_t>((((sum >> 8) + sum) >> 8) >> 7);
+}
+
+// Turns four bytes a pixel into three, in place.
+void lay_over_white(std::vector<uint8_t>& pixels) {
+  uint8_t* out = pixels.data();
+  for (size_t i = 0; i < pixels.size(); i += 4, out += 3)
+    for (size_t c = 0; c < 3; ++c) out[c] = over_white(pixels[i + c], pixels[i + 3]);
+  pixels.resize(pixels.size() / 4 * 3);
+}
+
+}  // namespace
+
+ImageSize image_size(std::span<const std::byte> file, int64_t max_pixels) {
+  const ImageHeader header = checked_header(file, max_pixels);
+  if (turns_sides(header.orientation)) return {header.height, header.width};
+  return {header.width, header.height};
+}
+
+Image decoded(std::span<const std::byte> file, int64_t max_pixels) {
+  const ImageHeader header = checked_header(file, max_pixels);
+  Image image{header.width, header.height, decode(file, header)};
+  if (std::ssize(image.rgb) == 4 * image.width * image.height) lay_over_white(image.rgb);
+  return oriented(std::move(image), header.orientation);
+}
+
+}  // namespace flatshard
