@@ -17,6 +17,11 @@
 
 namespace flatshard {
 
+struct ImageSize {
+  int64_t width = 0, height = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
 struct Image {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb;  // (height, width, 3)

@@ -1,0 +1,241 @@
+#include "text/images/image_rules.h"
+
+#include <algorithm>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kLargestEdge = 4096;  // of idefics3 after its first resize
+
+double ratio_of(ImageSize size) { return static_cast<double>(size.width) / static_cast<double>(size.height); }
+int64_t times(int64_t side, double ratio) { return static_cast<int64_t>(static_cast<double>(side) * ratio); }
+int64_t over(int64_t side, double ratio) { return static_cast<int64_t>(static_cast<double>(side) / ratio); }
+int64_t multiple_above(int64_t side, int64_t edge) { return (side + edge - 1) / edge * edge; }
+
+// Sizes whose longer side is `edge`; the other keeps the ratio, rounded down.
+ImageSize with_longer_side(ImageSize size, int64_t edge) {
+  const double ratio = ratio_of(size);
+  if (size.width >= size.height) return {edge, over(edge, ratio)};
+  return {times(edge, ratio), edge};
+}
+
+ImageSize at_most(ImageSize size, int64_t edge) {
+  return std::max(size.width, size.height) > edge ? with_longer_side(size, edge) : size;
+}
+
+ImageSize at_least(ImageSize size, int64_t edge) {
+  return {std::max(size.width, edge), std::max(size.height, edge)};
+}
+
+// --- idefics2
+
+ImageSize fitted(const ImageRules& rules, ImageSize part) {
+  return at_least(at_most(part, rules.longest_edge), rules.shortest_edge);
+}
+
+void add_frame(const ImageRules& rules, ImageLayout& layout, int64_t x, int64_t y, ImageSize part) {
+  layout.frames.push_back({.x = x, .y = y, .part = part, .size = fitted(rules, part)});
+}
+
+void lay_out_quarters(const ImageRules& rules, ImageLayout& layout) {
+  const auto [width, height] = layout.image;
+  check(width >= 2 && height >= 2, "has ", width, " x ", height,
+        " pixels, and to be split it needs 2 x 2: leave it out");
+  const int64_t left = width / 2, top = height / 2;
+  add_frame(rules, layout, 0, 0, {left, top});
+  add_frame(rules, layout, left, 0, {width - left, top});
+  add_frame(rules, layout, 0, top, {left, height - top});
+  add_frame(rules, layout, left, top, {width - left, height - top});
+}
+
+void lay_out_idefics2(const ImageRules& rules, ImageLayout& layout) {
+  if (rules.splits) lay_out_quarters(rules, layout);
+  add_frame(rules, layout, 0, 0, layout.image);
+}
+
+// --- idefics3
+
+ImageSize stretched(ImageSize image, int64_t edge) {
+  const auto even_above = [](int64_t side) { return side + side % 2; };
+  ImageSize size = with_longer_side(image, edge);
+  (image.width >= image.height ? size.height : size.width) =
+      even_above(image.width >= image.height ? size.height : size.width);
+  return at_least(at_most(at_least(size, 1), kLargestEdge), 1);
+}
+
+ImageSize tiled(ImageSize size, int64_t edge) {
+  const ImageSize next = with_longer_side(size, multiple_above(std::max(size.width, size.height), edge));
+  return {multiple_above(next.width, edge), multiple_above(next.height, edge)};
+}
+
+void lay_out_idefics3(const ImageRules& rules, ImageLayout& layout) {
+  const int64_t edge = rules.tile_edge;
+  const ImageSize tile{edge, edge};
+  layout.resizes.push_back(stretched(layout.image, rules.longest_edge));
+  layout.resizes.push_back(rules.splits ? tiled(layout.resizes[0], edge) : tile);
+  const ImageSize whole = layout.resizes[1];
+  if (whole != tile) {
+    layout.tile_rows = whole.height / edge;
+    layout.tile_columns = whole.width / edge;
+  }
+  for (int64_t row = 0; row < layout.tile_rows; ++row)
+    for (int64_t column = 0; column < layout.tile_columns; ++column)
+      layout.frames.push_back({.x = column * edge, .y = row * edge, .part = tile, .size = tile});
+  layout.frames.push_back({.part = whole, .size = tile});
+}
+
+// --- all
+
+void check_rules(const ImageRules& rules) {
+  check(rules.patch_size >= 1 && rules.position_side >= 1 && rules.longest_edge >= 1 && rules.latents >= 1,
+        "the sizes of image patches, ", rules.patch_size, ", position_side, ", rules.position_side,
+        ", longest_edge, ", rules.longest_edge, ", and latents, ", rules.latents, ", must be positive");
+  if (rules.family == ImageFamily::idefics2) {
+    check(rules.shortest_edge >= rules.patch_size, "shortest_edge of images is ", rules.shortest_edge,
+          ", must be at least a patch of ", rules.patch_size);
+    return;
+  }
+  check(rules.scale >= 1 && rules.tile_edge >= 1 && rules.tile_edge / rules.patch_size % rules.scale == 0 &&
+            rules.tile_edge >= rules.patch_size,
+        "tiles of images have ", rules.tile_edge, " pixels a side, which in patches of ", rules.patch_size,
+        " must be a multiple of scale_factor = ", rules.scale);
+}
+
+void count_patches(const ImageRules& rules, ImageFrame& frame) {
+  frame.rows = frame.size.height / rules.patch_size;
+  frame.columns = frame.size.width / rules.patch_size;
+  frame.tokens =
+      rules.family == ImageFamily::idefics2 ? rules.latents : frame.patches() / (rules.scale * rules.scale);
+}
+
+// --- text
+
+constexpr const char* kFake = "<fake_token_around_image>";
+
+std::string image_tokens(const ImageFrame& frame) {
+  std::string text;
+  for (int64_t i = 0; i < frame.tokens; ++i) text += "<image>";
+  return text;
+}
+
+// --- pixels
+
+Image part_of(const Image& image, const ImageFrame& frame) {
+  const auto [width, height] = frame.part;
+  Image part{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
+  for (int64_t y = 0; y < height; ++y)
+    std::copy_n(image.rgb.begin() + 3 * ((frame.y + y) * image.width + frame.x), 3 * width,
+                part.rgb.begin() + 3 * y * width);
+  return part;
+}
+
+Image pixels_of(const Image& image, const ImageFrame& frame, ResizeFilter filter) {
+  const auto [width, height] = frame.size;
+  if (frame.part == ImageSize{image.width, image.height}) return resized(image, width, height, filter);
+  return resized(part_of(image, frame), width, height, filter);
+}
+
+// The value of every byte in every channel.
+using Values = std::array<std::array<float, 256>, 3>;
+
+Values values_of(const ImageRules& rules) {
+  Values values;
+  for (size_t c = 0; c < 3; ++c)
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const auto scaled = static_cast<float>(static_cast<double>(byte) * rules.rescale);
+      values[c][byte] = (scaled - rules.mean[c]) / rules.std[c];
+    }
+  return values;
+}
+
+float* write_patch(const Values& values, const Image& image, int64_t x, int64_t y, int64_t side, float* out) {
+  for (size_t c = 0; c < 3; ++c)
+    for (int64_t j = 0; j < side; ++j) {
+      const uint8_t* in = image.rgb.data() + 3 * ((y + j) * image.width + x) + c;
+      for (int64_t i = 0; i < side; ++i) *out++ = values[c][in[3 * i]];
+    }
+  return out;
+}
+
+int32_t* write_positions(const ImageRules& rules, const ImageFrame& frame, int32_t* out) {
+  const std::vector<int32_t> of_columns = position_buckets(frame.columns, rules.position_side);
+  for (const int32_t of_row : position_buckets(frame.rows, rules.position_side))
+    for (const int32_t of_column : of_columns)
+      *out++ = of_row * static_cast<int32_t>(rules.position_side) + of_column;
+  return out;
+}
+
+}  // namespace
+
+ImageLayout layout_of(const ImageRules& rules, ImageSize image) {
+  check_rules(rules);
+  check(image.width >= 1 && image.height >= 1, "has no pixels");
+  ImageLayout layout;
+  layout.image = image;
+  if (rules.family == ImageFamily::idefics2)
+    lay_out_idefics2(rules, layout);
+  else
+    lay_out_idefics3(rules, layout);
+  for (ImageFrame& frame : layout.frames) {
+    count_patches(rules, frame);
+    layout.patches += frame.patches();
+    layout.tokens += frame.tokens;
+  }
+  return layout;
+}
+
+std::string expansion(const ImageRules& rules, const ImageLayout& layout) {
+  std::string text;
+  if (rules.family == ImageFamily::idefics2) {
+    for (const ImageFrame& frame : layout.frames) text += kFake + image_tokens(frame);
+    return text + kFake;
+  }
+  auto frame = layout.frames.begin();
+  for (int64_t row = 1; row <= layout.tile_rows; ++row) {
+    for (int64_t column = 1; column <= layout.tile_columns; ++column)
+      text += str(kFake, "<row_", row, "_col_", column, ">", image_tokens(*frame++));
+    text += "\n";
+  }
+  if (layout.tile_rows > 0) text += "\n";
+  return text + kFake + "<global-img>" + image_tokens(*frame) + kFake;
+}
+
+std::vector<int32_t> position_buckets(int64_t n, int64_t position_side) {
+  const double part = 1.0 / static_cast<double>(position_side);
+  const float step = 1.0f / static_cast<float>(n);
+  std::vector<int32_t> buckets;
+  int64_t bucket = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float begin = std::min(static_cast<float>(i) * step, static_cast<float>(1.0 - 1e-6));
+    while (bucket + 1 < position_side && static_cast<float>(static_cast<double>(bucket + 1) * part) <= begin)
+      ++bucket;
+    buckets.push_back(static_cast<int32_t>(bucket));
+  }
+  return buckets;
+}
+
+void write_patches(const ImageRules& rules, const ImageLayout& layout, const Image& image, float* rows,
+                   int32_t* positions) {
+  check(layout.image == ImageSize{image.width, image.height}, "has ", image.width, " x ", image.height,
+        " pixels, and had ", layout.image.width, " x ", layout.image.height,
+        " before: prepare the data again");
+  Image changed;
+  const Image* whole = &image;
+  for (const ImageSize& size : layout.resizes) {
+    changed = resized(*whole, size.width, size.height, rules.filter);
+    whole = &changed;
+  }
+  const Values values = values_of(rules);
+  for (const ImageFrame& frame : layout.frames) {
+    const Image pixels = pixels_of(*whole, frame, rules.filter);
+    for (int64_t row = 0; row < frame.rows; ++row)
+      for (int64_t column = 0; column < frame.columns; ++column)
+        rows = write_patch(values, pixels, column * rules.patch_size, row * rules.patch_size,
+                           rules.patch_size, rows);
+    positions = write_positions(rules, frame, positions);
+  }
+}
+
+}  // namespace flatshard

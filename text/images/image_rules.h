@@ -1,0 +1,79 @@
+#pragma once
+// What a model that reads images sees of one: frames, each cut into patches, and the tokens that stand for
+// them in a text. Equal to the processors of transformers 5 that work with Pillow: pixels to the bit.
+//
+// idefics2: with splits, the four quarters of the image (the first of each pair has the smaller half) and the
+//   whole, else the whole. A frame keeps its ratio: its longer side is at most longest_edge, then both are at
+//   least shortest_edge. Pixels that fill no patch are left out.
+// idefics3, which is SmolVLM's too: the longer side becomes longest_edge, then both sides, enlarged,
+// multiples
+//   of tile_edge. Frames are tiles of tile_edge x tile_edge, by row, then the whole squeezed into one.
+//   Without splits, or if one tile is all, only the whole.
+//
+// A patch is a row of 3 * patch_size^2 values in the order (channel, y, x), each float(byte * rescale), minus
+// mean, by std. Patches of a frame are in rows, like its pixels.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/images/resize.h"
+
+namespace flatshard {
+
+enum class ImageFamily { idefics2, idefics3 };
+constexpr auto value_names(ImageFamily) { return std::array{"idefics2", "idefics3"}; }
+
+// As the published preprocessor_config.json and config.json of a model say.
+struct ImageRules {
+  ImageFamily family = ImageFamily::idefics2;
+  int64_t patch_size = 14;
+  int64_t position_side = 70;  // the model has position_side^2 positions: image_size / patch_size
+  int64_t longest_edge = 980;
+  int64_t shortest_edge = 378;  // of idefics2
+  int64_t tile_edge = 364;      // of idefics3
+  bool splits = true;
+  ResizeFilter filter = ResizeFilter::bilinear;
+  double rescale = 1.0 / 255;
+  std::array<float, 3> mean{0.5f, 0.5f, 0.5f}, std{0.5f, 0.5f, 0.5f};
+  int64_t latents = 64;  // tokens of a frame of idefics2
+  int64_t scale = 2;     // scale x scale patches become a token of idefics3
+};
+
+struct ImageFrame {
+  int64_t x = 0, y = 0;  // the part of the image, after its `resizes`, that the frame shows
+  ImageSize part;
+  ImageSize size;  // to which the part is resized
+  int64_t rows = 0, columns = 0, tokens = 0;
+  int64_t patches() const { return rows * columns; }
+};
+
+struct ImageLayout {
+  ImageSize image;
+  std::vector<ImageSize> resizes;  // of the whole image, before frames are cut
+  std::vector<ImageFrame> frames;
+  int64_t tile_rows = 0, tile_columns = 0;  // of idefics3; 0 if the whole is the only frame
+  int64_t patches = 0, tokens = 0;          // of all frames; tokens are those named <image>
+};
+
+// From sizes alone. An Error, which follows the name of the image, if it cannot be divided so; an Error about
+// the rules if they contradict each other.
+ImageLayout layout_of(const ImageRules& rules, ImageSize image);
+
+// The text that replaces <image>, of special tokens and, in idefics3, names of tiles and line ends. In
+// idefics2 it begins and ends with <fake_token_around_image>, and where two images follow each other one of
+// the two that meet is left out.
+std::string expansion(const ImageRules& rules, const ImageLayout& layout);
+
+// The position of each of n patches along a side: in which of position_side equal parts of it the patch
+// begins, in the fp32 steps of the models. (For sides that no published model has, PyTorch's differ by its
+// vector width.)
+std::vector<int32_t> position_buckets(int64_t n, int64_t position_side);
+
+// Writes the patches of all frames, (layout.patches, 3 * patch_size^2), and their positions,
+// (layout.patches): bucket of the row * position_side + bucket of the column.
+void write_patches(const ImageRules& rules, const ImageLayout& layout, const Image& image, float* rows,
+                   int32_t* positions);
+
+}  // namespace flatshard
