@@ -10,7 +10,7 @@ namespace flatshard {
 namespace {
 
 // Each scan of a progressive JPEG costs time in proportion to the picture; encoders write about ten.
-constexpr int kMaxScans = 200;
+constexpr int kMaxScans = 64;
 
 // What libjpeg calls about errors, and the state that its calls leave.
 struct Errors : jpeg_error_mgr {
