@@ -403,6 +403,36 @@ TEST_CASE("a token file is read and packed, or refused for the right reason") {
                              });
 }
 
+TEST_CASE("a file of an image is decoded, or refused for the right reason") {
+  for (const char* kind : {"gray.jpeg", "palette.png", "lossy.webp"}) {
+    const std::string reason = reason_for("image", test::read_file((kCorpus / "image" / kind).string()));
+    if (reason.find("this build cannot read") != reason.npos) return test::skip(reason);
+  }
+  check_corpus("image", {
+                            {"gray.jpeg", ""},
+                            {"progressive.jpeg", ""},
+                            {"turned.jpeg", ""},
+                            {"palette.png", ""},
+                            {"interlaced.png", ""},
+                            {"lossy.webp", ""},
+                            {"lossless.webp", ""},
+                            {"cmyk.jpeg", "CMYK"},
+                            {"animated.png", "animation"},
+                            {"animated.webp", "animation"},
+                            {"nothing", "is empty"},
+                            {"text", "is no JPEG, PNG or WebP"},
+                            {"cut_off.jpeg", "is truncated"},
+                            {"cut_off.png", "is truncated"},
+                            {"huge.png", "has 50000 x 50000 pixels"},
+                            {"sizeless.jpeg", "is a damaged JPEG of 0 x 0 pixels"},
+                            {"twelve_bits.jpeg", "is a JPEG of 12 bits"},
+                            {"no_segment.jpeg", "should begin a segment"},
+                            {"short_segment.jpeg", "a segment of 1 bytes"},
+                            {"checksum.png", "is a damaged PNG"},
+                            {"other_size.webp", "is a damaged WebP"},
+                        });
+}
+
 TEST_CASE("mutated corpus files are refused, or satisfy the contract of their format") {
   constexpr int64_t kChanged = 14;
   configure_log(LogLevel::quiet);  // of tensors that an index leaves out

@@ -125,10 +125,16 @@ std::string try_train_state(Bytes bytes) {
   return "";
 }
 
-constexpr FileTarget kTargets[] = {
-    {"chat_template", try_chat_template}, {"safetensors", try_safetensors}, {"index", try_index},
-    {"config", try_config_json},          {"quantized", try_quantized},     {"train_state", try_train_state},
-    {"tokenizer", try_tokenizer},         {"dataset", try_dataset},         {"token_file", try_token_file}};
+constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
+                                   {"safetensors", try_safetensors},
+                                   {"index", try_index},
+                                   {"config", try_config_json},
+                                   {"quantized", try_quantized},
+                                   {"train_state", try_train_state},
+                                   {"tokenizer", try_tokenizer},
+                                   {"dataset", try_dataset},
+                                   {"token_file", try_token_file},
+                                   {"image", try_image}};
 
 }  // namespace
 

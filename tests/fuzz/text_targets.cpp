@@ -14,6 +14,8 @@
 #include "text/chat/prompt_file.h"
 #include "text/data/data.h"
 #include "text/data/dataset.h"
+#include "text/images/image_file.h"
+#include "text/images/image_rules.h"
 
 namespace flatshard::test {
 namespace {
@@ -307,6 +309,27 @@ std::string try_token_file(Bytes bytes) {
         Documents(other) == documents && other.manifest() == file.manifest() && other.vocab() == file.vocab(),
         "a token file that was written is read as another one");
   });
+}
+
+std::string try_image(Bytes bytes) {
+  constexpr int64_t kMostPixels = 1 << 18;
+  Image image;
+  const std::string reason = refusal([&] { image = decoded(bytes, kMostPixels); });
+  if (!reason.empty()) return reason;
+  require(image_size(bytes, kMostPixels) == ImageSize{image.width, image.height},
+          "a header tells another size");
+  require(std::ssize(image.rgb) == 3 * image.width * image.height, "pixels are lost");
+  const ImageRules rules{.longest_edge = 56, .shortest_edge = 28, .splits = false};
+  const ImageLayout layout = layout_of(rules, {image.width, image.height});
+  const size_t values = 3 * 14 * 14;
+  std::vector<float> rows(static_cast<size_t>(layout.patches) * values, 2);
+  std::vector<int32_t> positions(static_cast<size_t>(layout.patches), -1);
+  write_patches(rules, layout, image, rows.data(), positions.data());
+  require(std::all_of(rows.begin(), rows.end(), [](float v) { return v >= -1 && v <= 1; }),
+          "a value of a patch is out of bounds");
+  require(std::all_of(positions.begin(), positions.end(), [](int32_t p) { return p >= 0 && p < 70 * 70; }),
+          "a position is out of bounds");
+  return "";
 }
 
 }  // namespace flatshard::test

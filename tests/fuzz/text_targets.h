@@ -23,4 +23,7 @@ std::string try_dataset(std::span<const std::byte> bytes);
 // and can be packed.
 std::string try_token_file(std::span<const std::byte> bytes);
 
+// A file of an image: its header tells the size of its pixels, and of their patches.
+std::string try_image(std::span<const std::byte> bytes);
+
 }  // namespace flatshard::test

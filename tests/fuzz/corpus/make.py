@@ -553,6 +553,34 @@ def make_token_file():
     tokens("starts_short", starts=(0, 3))
 
 
+# --- images --------------------------------------------------------------------------------------------------------
+
+
+def image(name):
+    return (HERE.parent.parent / "golden" / "images" / name).read_bytes()
+
+
+def make_image():
+    for name, golden in [("gray.jpeg", "gray.jpeg"), ("progressive.jpeg", "subsampling_2_progressive.jpeg"), ("turned.jpeg", "orientation_6.jpeg"),
+                         ("palette.png", "palette_2.png"), ("interlaced.png", "rgba_16_interlaced.png"), ("lossy.webp", "rgba.webp"),
+                         ("lossless.webp", "rgb_lossless.webp"), ("cmyk.jpeg", "cmyk.jpeg"), ("animated.png", "animated.png"), ("animated.webp", "animated.webp")]:
+        put("image", name, image(golden))
+    put("image", "nothing", "")
+    put("image", "text", "<svg/>")
+    put("image", "cut_off.jpeg", image("gray.jpeg")[:-40])
+    put("image", "cut_off.png", image("rgb_8.png")[:-60])
+    png = image("rgb_8.png")
+    put("image", "huge.png", png[:16] + struct.pack(">II", 50000, 50000) + png[24:])
+    put("image", "checksum.png", png[:29] + bytes(4) + png[33:])
+    frame = b"\xff\xc0\0\x0b" + bytes((8, 0, 9, 0, 9, 1, 1, 17, 0))
+    put("image", "sizeless.jpeg", b"\xff\xd8\xff\xd9")
+    put("image", "twelve_bits.jpeg", b"\xff\xd8" + frame.replace(b"\x0b\x08", b"\x0b\x0c") + b"\xff\xd9")
+    put("image", "no_segment.jpeg", b"\xff\xd8" + frame + b"\0\0")
+    put("image", "short_segment.jpeg", b"\xff\xd8\xff\xe0\0\1")
+    webp = image("rgba.webp")
+    put("image", "other_size.webp", webp[:24] + bytes((99, 0, 0, 99, 0, 0)) + webp[30:])
+
+
 make_safetensors()
 make_index()
 make_quantized()
@@ -562,3 +590,4 @@ make_chat_template()
 make_tokenizer()
 make_dataset()
 make_token_file()
+make_image()
