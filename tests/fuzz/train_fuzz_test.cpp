@@ -30,7 +30,7 @@ TEST_CASE("a random command line prints help, trains, or is refused on one line"
   test::CommandTally tally;
   for (int64_t number = 0; number < 600; ++number) {
     CAPTURE(number);
-    CHECK_NOTHROW(workshop.try_command(test::odd_command(8, number, workshop.toml()), tally));
+    CHECK_NOTHROW(workshop.try_command(test::odd_command(9, number, workshop.toml()), tally));
   }
   CHECK(tally.trained > 5);
   CHECK(tally.answered > 5);

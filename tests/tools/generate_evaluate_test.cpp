@@ -139,7 +139,8 @@ TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
   const test::Finished refused = test::run_command(in + "@generate model --device cpu --chat </dev/null");
   CHECK(refused.exit_code == 1);
   CHECK(refused.output ==
-        "generate: model: has no chat template, which conversations need; name one with --chat-template\n");
+        "generate: model: has no chat template, which conversations need; name one with --chat-template, or "
+        "for a run in data.chat_template\n");
 }
 
 TEST_CASE("Ctrl-C ends an answer, and the conversation continues") {
