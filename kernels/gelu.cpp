@@ -19,7 +19,7 @@ namespace {
 
 using namespace simd;
 
-template <class T>
+template <class T, class Of>
 void forward(const GeluForward& a) {
   const T* x = a.x.as<T>();
   T* y = a.y.as<T>();
@@ -27,12 +27,12 @@ void forward(const GeluForward& a) {
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
       const Floats v = load(x + begin + i, lanes);
-      out.store(y + begin + i, v * gelu_probability(v), lanes);
+      out.store(y + begin + i, v * Of::probability(v), lanes);
     });
   });
 }
 
-template <class T>
+template <class T, class Of>
 void backward(const GeluBackward& a) {
   const T *x = a.x.as<T>(), *dy = a.dy.as<T>();
   T* dx = a.dx.as<T>();
@@ -40,8 +40,18 @@ void backward(const GeluBackward& a) {
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
       const Floats v = load(x + begin + i, lanes);
-      out.store(dx + begin + i, load(dy + begin + i, lanes) * gelu_slope(v, gelu_probability(v)), lanes);
+      out.store(dx + begin + i, load(dy + begin + i, lanes) * Of::slope(v, Of::probability(v)), lanes);
     });
+  });
+}
+
+// Calls f.operator()<T, Of>().
+template <class F>
+void visit(DType dtype, GeluKind kind, F&& f) {
+  visit_float(dtype, [&]<class T>() {
+    if (kind == GeluKind::tanh) f.template operator()<T, TanhGelu>();
+    if (kind == GeluKind::erf) f.template operator()<T, ErfGelu>();
+    if (kind == GeluKind::quick) f.template operator()<T, QuickGelu>();
   });
 }
 
@@ -53,7 +63,8 @@ void gelu_forward(Stream& stream, const GeluForward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_forward(stream, a);
-  stream.run("gelu_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
+  stream.run("gelu_forward",
+             [a] { cpu::visit(a.x.dtype, a.kind, [&]<class T, class Of>() { cpu::forward<T, Of>(a); }); });
 }
 
 void gelu_backward(Stream& stream, const GeluBackward& a) {
@@ -62,15 +73,22 @@ void gelu_backward(Stream& stream, const GeluBackward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_backward(stream, a);
-  stream.run("gelu_backward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a); }); });
+  stream.run("gelu_backward",
+             [a] { cpu::visit(a.x.dtype, a.kind, [&]<class T, class Of>() { cpu::backward<T, Of>(a); }); });
 }
 
 double min_bytes(const GeluForward& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double min_bytes(const GeluBackward& a) {
   return static_cast<double>(a.x.bytes() + a.dy.bytes() + a.dx.bytes());
 }
-// A transcendental function counts as one operation.
-double flops(const GeluForward& a) { return 8.0 * static_cast<double>(a.x.size()); }
-double flops(const GeluBackward& a) { return 16.0 * static_cast<double>(a.x.size()); }
+// Operations per element in the order of GeluKind. A transcendental function counts as one operation.
+double flops(const GeluForward& a) {
+  constexpr double kOperations[] = {8, 26, 5};
+  return kOperations[static_cast<int>(a.kind)] * static_cast<double>(a.x.size());
+}
+double flops(const GeluBackward& a) {
+  constexpr double kOperations[] = {16, 30, 10};
+  return kOperations[static_cast<int>(a.kind)] * static_cast<double>(a.x.size());
+}
 
 }  // namespace flatshard

@@ -23,10 +23,6 @@ struct Silu {
   static Floats probability(Floats x) { return sigmoid(x); }
   static Floats slope(Floats x, Floats p) { return p * fma(x, 1.0f - p, splat(1.0f)); }
 };
-struct Gelu {
-  static Floats probability(Floats x) { return gelu_probability(x); }
-  static Floats slope(Floats x, Floats p) { return gelu_slope(x, p); }
-};
 
 template <class T, class Of>
 void forward(const SwigluForward& a, int64_t stride, int64_t y_stride) {
@@ -65,7 +61,7 @@ void backward(const SwigluBackward& a, int64_t stride) {
 template <class F>
 void visit(DType dtype, Gate function, F&& f) {
   visit_float(dtype, [&]<class T>() {
-    function == Gate::silu ? f.template operator()<T, Silu>() : f.template operator()<T, Gelu>();
+    function == Gate::silu ? f.template operator()<T, Silu>() : f.template operator()<T, TanhGelu>();
   });
 }
 

@@ -17,10 +17,6 @@ struct Silu {
   static __device__ float probability(float x) { return sigmoid(x); }
   static __device__ float slope(float x, float p) { return p * fmaf(x, 1.0f - p, 1.0f); }
 };
-struct Gelu {
-  static __device__ float probability(float x) { return gelu_probability(x); }
-  static __device__ float slope(float x, float p) { return gelu_slope(x, p); }
-};
 
 template <class T, class Of>
 struct Forward {
@@ -84,7 +80,8 @@ struct Backward {
 template <class Launch>
 void visit(DType dtype, Gate function, Launch&& launch) {
   visit_float(dtype, [&]<class T>() {
-    function == Gate::silu ? launch.template operator()<T, Silu>() : launch.template operator()<T, Gelu>();
+    function == Gate::silu ? launch.template operator()<T, Silu>()
+                           : launch.template operator()<T, TanhGelu>();
   });
 }
 

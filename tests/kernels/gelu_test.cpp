@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
 
 #include "tests/golden.h"
 #include "tests/test.h"
@@ -11,11 +14,31 @@ using bench::Case;
 
 namespace {
 
-float gelu(float x) {
+constexpr GeluKind kKinds[] = {GeluKind::tanh, GeluKind::erf, GeluKind::quick};
+
+float gelu(float x, GeluKind kind = GeluKind::tanh) {
   StreamGroup streams(Device::cpu());
   float y[1];
-  gelu_forward(streams.add("compute"), {.y = tensor_of(y, {1}), .x = tensor_of(&x, {1})});
+  gelu_forward(streams.add("compute"), {.y = tensor_of(y, {1}), .x = tensor_of(&x, {1}), .kind = kind});
   return y[0];
+}
+
+struct Slice {
+  std::vector<float> x, y, dx;
+};
+// Values and slopes at points between -range and range.
+Slice sweep(GeluKind kind, float range) {
+  constexpr int kPoints = 20001;
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Slice s{.x = std::vector<float>(kPoints), .y = s.x, .dx = s.x};
+  for (int i = 0; i < kPoints; ++i) s.x[i] = range * static_cast<float>(2 * i - kPoints + 1) / (kPoints - 1);
+  std::vector<float> ones(kPoints, 1.0f);
+  const auto tensor = [](std::vector<float>& v) { return tensor_of(v.data(), {kPoints}); };
+  gelu_forward(stream, {.y = tensor(s.y), .x = tensor(s.x), .kind = kind});
+  gelu_backward(stream, {.dx = tensor(s.dx), .dy = tensor(ones), .x = tensor(s.x), .kind = kind});
+  stream.sync();
+  return s;
 }
 
 }  // namespace
@@ -23,7 +46,11 @@ float gelu(float x) {
 TEST_CASE("gelu matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("gelu")) {
     CAPTURE(label(c));
-    CHECK(test::golden_error(c, str("gelu_", c.dtype)) <= tolerance(c));
+    const bool erf = c.shape.ends_with("erf"), quick = c.shape.ends_with("quick");
+    CHECK(test::golden_error(c, str(erf     ? "gelu_erf_"
+                                    : quick ? "gelu_quick_"
+                                            : "gelu_",
+                                    c.dtype)) <= tolerance(c));
   }
 }
 
@@ -36,10 +63,41 @@ TEST_CASE("gelu has the values of GPT-2's") {
   }
 }
 
+// The error of e^-z grows as z, which is 18 at the ends of the range. 1 + erf would lose all digits there.
+TEST_CASE("gelu with erf has seven digits of the exact value, also far left") {
+  const Slice s = sweep(GeluKind::erf, 6.0f);
+  double worst = 0, worst_slope = 0;
+  for (size_t i = 0; i < s.x.size(); ++i) {
+    const double x = s.x[i], p = std::erfc(-x / std::numbers::sqrt2) / 2;
+    const double bell = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+    if (x != 0) worst = std::max(worst, std::abs(s.y[i] / (x * p) - 1));
+    worst_slope = std::max(worst_slope, std::abs(s.dx[i] - (p + x * bell)));
+  }
+  CHECK(worst <= 1.5e-6);
+  CHECK(worst_slope <= 3e-7);
+}
+
+// The slope has the error of 1 - P, which is 2^-24 far right, times 1.702 x.
+TEST_CASE("the quick gelu has seven digits of the exact value, also far left") {
+  const Slice s = sweep(GeluKind::quick, 10.0f);
+  double worst = 0, worst_slope = 0;
+  for (size_t i = 0; i < s.x.size(); ++i) {
+    const double x = s.x[i], p = 1 / (1 + std::exp(-1.702 * x));
+    if (x != 0) worst = std::max(worst, std::abs(s.y[i] / (x * p) - 1));
+    worst_slope = std::max(worst_slope, std::abs(s.dx[i] - p * (1 + 1.702 * x * (1 - p))));
+  }
+  CHECK(worst <= 1.5e-6);
+  CHECK(worst_slope <= 17 * 0x1p-24);
+}
+
 TEST_CASE("gelu is the identity far right and zero far left") {
-  CHECK(gelu(1e6f) == 1e6f);
-  CHECK(gelu(-1e6f) == 0.0f);
-  CHECK(gelu(0.0f) == 0.0f);
+  for (const GeluKind kind : kKinds) {
+    CAPTURE(kind);
+    CHECK(gelu(1e6f, kind) == 1e6f);
+    CHECK(gelu(-1e6f, kind) == 0.0f);
+    CHECK(gelu(0.0f, kind) == 0.0f);
+    CHECK(std::isnan(gelu(std::numeric_limits<float>::quiet_NaN(), kind)));
+  }
 }
 
 TEST_CASE("gelu works in place, forward over x and backward over dy or x") {
