@@ -15,13 +15,17 @@ void check_rotation(const char* op, const Rotation& r) {
         " ", r.x.shape, " to ", r.y.dtype, " ", r.y.shape, "; both must be (T, H, D) of one dtype");
   const int64_t D = r.x.shape[-1];
   check(D % 2 == 0, op, ": heads have ", D, " elements, must be even");
-  check(r.positions.dtype == DType::i32 && r.positions.size() == r.x.shape[0], op, ": positions are ",
-        r.positions.dtype, " ", r.positions.shape, ", must be i32 with one element for each of ",
-        r.x.shape[0], " tokens");
+  check(r.positions.dtype == DType::i32 && r.positions.size() == r.axes * r.x.shape[0], op,
+        ": positions are ", r.positions.dtype, " ", r.positions.shape, ", must be i32 with ",
+        r.axes == 1 ? "one element" : "an element on each axis", " for each of ", r.x.shape[0], " tokens");
   check(r.table.dtype == DType::f32 && r.table.shape.rank() == 2 && r.table.shape[1] <= D &&
             r.table.shape[1] % 2 == 0,
         op, ": the table is ", r.table.dtype, " ", r.table.shape, ", must be f32 (positions, ", D,
         " or a smaller even number)");
+  const auto& [first, second, third] = r.sections;
+  check(first >= 0 && second >= 0 && third >= 0 && first + second + third == r.table.shape[1] / 2, op,
+        ": sections of ", first, ", ", second, " and ", third, " pairs, must have ", r.table.shape[1] / 2,
+        " in total, as the table has");
   check(r.table.shape[1] == D || r.y.data == r.x.data, op, ": rotates ", r.table.shape[1], " of ", D,
         " elements, which must be in place");
   check(r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
@@ -87,17 +91,17 @@ namespace {
 
 using namespace simd;
 
-void check_positions(const char* op, const Tensor& positions, int64_t bound) {
+void check_positions(const char* op, const Tensor& positions, int64_t tokens, int64_t bound) {
   const int32_t* p = positions.as<int32_t>();
   for (int64_t t = 0; t < positions.size(); ++t)
-    check(p[t] >= 0 && p[t] < bound, op, ": position ", p[t], " of token ", t, " is outside the table of ",
-          bound);
+    check(p[t] >= 0 && p[t] < bound, op, ": position ", p[t], " of token ", t % tokens,
+          " is outside the table of ", bound);
 }
 
-// One head. out.store() writes vectors, so that the neighbors of a pair are stored as they are.
+// Some pairs of one head. out.store() writes vectors, so that the neighbors of a pair are stored as they are.
 template <class T>
-void rotate_neighbors(T* y, const T* x, const float* cosines, const float* sines, int64_t half, float sign) {
-  for (int64_t i = 0; i < half; ++i) {
+void rotate_neighbors(T* y, const T* x, const float* cosines, const float* sines, int64_t pairs, float sign) {
+  for (int64_t i = 0; i < pairs; ++i) {
     const float a = static_cast<float>(x[2 * i]), b = static_cast<float>(x[2 * i + 1]);
     const float sine = sines[i] * sign;
     y[2 * i] = T(std::fma(a, cosines[i], -b * sine));
@@ -107,29 +111,34 @@ void rotate_neighbors(T* y, const T* x, const float* cosines, const float* sines
 
 template <class T>
 void rotate(const Rotation& r) {
-  const int64_t H = r.x.shape[1], D = r.x.shape[2], width = r.table.shape[1], half = width / 2;
+  const int64_t tokens = r.x.shape[0], H = r.x.shape[1], D = r.x.shape[2], width = r.table.shape[1],
+                half = width / 2;
+  // Pairs [first, first + pairs) of token t, by its position on one axis.
+  const auto rotate_section = [&](int64_t t, int64_t position, int64_t first, int64_t pairs, auto out) {
+    const float* cosines = r.table.as<float>() + position * width + first;
+    const float* sines = cosines + half;
+    for (int64_t h = 0; h < H; ++h) {
+      const int64_t column = h * D + (r.interleaved ? 2 * first : first);
+      const T* x = r.x.as<T>() + t * r.x_stride + column;
+      T* y = r.y.as<T>() + t * r.y_stride + column;
+      if (r.interleaved) {
+        rotate_neighbors(y, x, cosines, sines, pairs, r.sign);
+        continue;
+      }
+      for_each_vector(pairs, [&](int64_t i, auto lanes) {
+        const Floats cosine = load(cosines + i, lanes), sine = load(sines + i, lanes) * r.sign;
+        const Floats a = load(x + i, lanes), b = load(x + half + i, lanes);
+        out.store(y + i, fma(a, cosine, -b * sine), lanes);
+        out.store(y + half + i, fma(b, cosine, a * sine), lanes);
+      });
+    }
+  };
   const int32_t* positions = r.positions.as<int32_t>();
-  parallel_write(write_only_bytes(r.y, r.x), r.x.shape[0], rows_per_block(H * D),
+  parallel_write(write_only_bytes(r.y, r.x), tokens, rows_per_block(H * D),
                  [&](int64_t begin, int64_t end, auto out) {
-                   for (int64_t t = begin; t < end; ++t) {
-                     const float* cosines = r.table.as<float>() + positions[t] * width;
-                     const float* sines = cosines + half;
-                     for (int64_t h = 0; h < H; ++h) {
-                       const T* x = r.x.as<T>() + t * r.x_stride + h * D;
-                       T* y = r.y.as<T>() + t * r.y_stride + h * D;
-                       if (r.interleaved) {
-                         rotate_neighbors(y, x, cosines, sines, half, r.sign);
-                         continue;
-                       }
-                       for_each_vector(half, [&](int64_t i, auto lanes) {
-                         const Floats cosine = load(cosines + i, lanes),
-                                      sine = load(sines + i, lanes) * r.sign;
-                         const Floats a = load(x + i, lanes), b = load(x + half + i, lanes);
-                         out.store(y + i, fma(a, cosine, -b * sine), lanes);
-                         out.store(y + half + i, fma(b, cosine, a * sine), lanes);
-                       });
-                     }
-                   }
+                   for (int64_t t = begin; t < end; ++t)
+                     for (int64_t axis = 0, first = 0; axis < r.axes; first += r.sections[axis++])
+                       rotate_section(t, positions[axis * tokens + t], first, r.sections[axis], out);
                  });
 }
 
@@ -138,13 +147,15 @@ void rotate(const Rotation& r) {
 
 namespace {
 
-void run_rotation(Stream& stream, const char* op, const Rotation& r) {
+void run_rotation(Stream& stream, const char* op, Rotation r) {
+  if (r.sections == RopeSections{} && r.table.shape.rank() == 2) r.sections[0] = r.table.shape[1] / 2;
+  r.axes = r.sections[2] > 0 ? 3 : r.sections[1] > 0 ? 2 : 1;
   check_rotation(op, r);
   if (stream.planning() || r.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rotate(stream, op, r);
   stream.run(op, [op, r] {
-    cpu::check_positions(op, r.positions, r.table.shape[0]);
+    cpu::check_positions(op, r.positions, r.x.shape[0], r.table.shape[0]);
     visit_float(r.x.dtype, [&]<class T>() { cpu::rotate<T>(r); });
   });
 }
@@ -193,15 +204,21 @@ std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling&
 void rope_table(const Tensor& table, double theta, const RopeScaling& scaling) {
   check(table.shape.rank() == 2 && !table.device.is_cuda(), "rope_table: the table is ", table.shape, " on ",
         table.device, ", must be (positions, R) on the cpu");
+  rope_table(table, rope_frequencies(table.shape[1], theta, scaling), scaling.attention_factor);
+}
+
+void rope_table(const Tensor& table, const std::vector<double>& frequencies, double attention_factor) {
+  check(table.shape.rank() == 2 && !table.device.is_cuda() && table.shape[1] == 2 * std::ssize(frequencies),
+        "rope_table: the table is ", table.shape, " on ", table.device, ", must be (positions, ",
+        2 * frequencies.size(), ") on the cpu");
   const int64_t R = table.shape[1];
-  const std::vector<double> frequencies = rope_frequencies(R, theta, scaling);
   float* entries = table.as<float>();
   parallel_blocks(table.shape[0], 64, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
       for (int64_t i = 0; i < R / 2; ++i) {
         const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
-        entries[p * R + i] = static_cast<float>(std::cos(angle) * scaling.attention_factor);
-        entries[p * R + R / 2 + i] = static_cast<float>(std::sin(angle) * scaling.attention_factor);
+        entries[p * R + i] = static_cast<float>(std::cos(angle) * attention_factor);
+        entries[p * R + R / 2 + i] = static_cast<float>(std::sin(angle) * attention_factor);
       }
   });
 }
@@ -215,7 +232,8 @@ void rope_forward(Stream& stream, const RopeForward& a) {
                 .y_stride = token_stride("rope_forward", a.y_stride, a.y),
                 .x_stride = token_stride("rope_forward", a.x_stride, a.x),
                 .sign = 1.0f,
-                .interleaved = a.interleaved});
+                .interleaved = a.interleaved,
+                .sections = a.sections});
 }
 
 void rope_backward(Stream& stream, const RopeBackward& a) {
@@ -227,7 +245,8 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
                 .y_stride = token_stride("rope_backward", a.dx_stride, a.dx),
                 .x_stride = token_stride("rope_backward", a.dy_stride, a.dy),
                 .sign = -1.0f,
-                .interleaved = a.interleaved});
+                .interleaved = a.interleaved,
+                .sections = a.sections});
 }
 
 // Without the table, whose rows stay in the caches. Only the rotated part of a head is read and written in

@@ -3,8 +3,9 @@
 // interleaved in two packs of memory.
 //
 // Memory bandwidth limits it: an element moves 4 bytes and takes 22 instructions of a budget of 25
-// (flat.cuh), a third of them for the two divisions per pack. The caches serve the table, which all heads of
-// a token share. With 56 registers, an SM runs 1024 threads, with 32 KiB of x in flight.
+// (flat.cuh), a third of them for the two divisions per pack, or 25 with several axes. The caches serve the
+// table, which all heads of a token share. With 56 registers, an SM runs 1024 threads, with 32 KiB of x in
+// flight.
 
 #include "kernels/flat.cuh"
 #include "kernels/rope.h"
@@ -15,13 +16,15 @@ namespace {
 // A pack is a full access to the table; the access to x may be shorter.
 constexpr int kPairs = kPackSize<float>;
 
-template <class T, bool kInterleaved>
+// kAxes: whether there are several axes of positions.
+template <class T, bool kInterleaved, bool kAxes>
 struct Rotate {
   T* y;
   const T* x;
   const int32_t* positions;
   const float* table;
-  int64_t y_stride, x_stride, H, D, half, table_rows;
+  int64_t y_stride, x_stride, H, D, half, table_rows, tokens;
+  int64_t first_end, second_end;  // the pairs of axis 0, and those of axes 0 and 1
   float sign;
 
   template <int N>
@@ -41,7 +44,9 @@ struct Rotate {
   __device__ Inputs<N> read(int64_t i) const {
     const int64_t head = i / half, pair = i % half, token = head / H,
                   column = head % H * D + (kInterleaved ? 2 * pair : pair);
-    const int32_t position = positions[token];
+    int64_t at = token;
+    if constexpr (kAxes) at += pair < first_end ? 0 : pair < second_end ? tokens : 2 * tokens;
+    const int32_t position = positions[at];
     require(position >= 0 && position < table_rows);
     const T* from = x + token * x_stride + column;
     const float* turn = table + position * 2 * half + pair;
@@ -65,25 +70,33 @@ struct Rotate {
 }  // namespace
 
 void rotate(Stream& stream, const char* op_name, const Rotation& r) {
-  const auto launch = [&]<class T, bool kInterleaved>() {
+  const auto launch = [&]<class T, bool kInterleaved, bool kAxes>() {
     const int64_t H = r.x.shape[1], D = r.x.shape[2], half = r.table.shape[1] / 2;
-    const Rotate<T, kInterleaved> op{.y = r.y.as<T>(),
-                                     .x = r.x.as<T>(),
-                                     .positions = r.positions.as<int32_t>(),
-                                     .table = r.table.as<float>(),
-                                     .y_stride = r.y_stride,
-                                     .x_stride = r.x_stride,
-                                     .H = H,
-                                     .D = D,
-                                     .half = half,
-                                     .table_rows = r.table.shape[0],
-                                     .sign = r.sign};
+    const Rotate<T, kInterleaved, kAxes> op{.y = r.y.as<T>(),
+                                            .x = r.x.as<T>(),
+                                            .positions = r.positions.as<int32_t>(),
+                                            .table = r.table.as<float>(),
+                                            .y_stride = r.y_stride,
+                                            .x_stride = r.x_stride,
+                                            .H = H,
+                                            .D = D,
+                                            .half = half,
+                                            .table_rows = r.table.shape[0],
+                                            .tokens = r.x.shape[0],
+                                            .first_end = r.sections[0],
+                                            .second_end = r.sections[0] + r.sections[1],
+                                            .sign = r.sign};
     const bool packs = packable<T>(half, op.y, op.x, op.table) && packable<T>(D) && packable<T>(r.y_stride) &&
-                       packable<T>(r.x_stride);
+                       packable<T>(r.x_stride) && packable<float>(op.first_end) &&
+                       packable<float>(op.second_end);
     launch_flat<kPairs>(stream, op_name, op, r.x.shape[0] * H * half, packs);
   };
   visit_float(r.x.dtype, [&]<class T>() {
-    r.interleaved ? launch.template operator()<T, true>() : launch.template operator()<T, false>();
+    if (r.axes == 1)
+      return r.interleaved ? launch.template operator()<T, true, false>()
+                           : launch.template operator()<T, false, false>();
+    r.interleaved ? launch.template operator()<T, true, true>()
+                  : launch.template operator()<T, false, true>();
   });
 }
 

@@ -5,12 +5,16 @@
 // and gradients are rotated back by the same angle. Pair k is (x[k], x[k + R/2]), or (x[2k], x[2k + 1]) if
 // interleaved. Its frequency is theta^(-2k/R), scaled by RopeScaling.
 //
+// Tokens of pictures have a position on each of several axes, such as row and column. RopeSections then says
+// which pairs are rotated by which axis.
+//
 // The table, whose width is R, holds cosines and sines for positions [0, P), computed in double on the host
 // and rounded once, times RopeScaling::attention_factor. Where R < D, y must be x. x and y may be heads of a
 // packed qkv matrix (kernels/packed.h), where one call rotates q and k together, and y may be x. A position
 // outside the table throws Error before anything is written; on a GPU the kernel traps, and the Error names
 // no position.
 
+#include <array>
 #include <vector>
 
 #include "kernels/packed.h"
@@ -40,30 +44,38 @@ constexpr auto value_names(RopeScaling::Kind) {
   return std::array{"none", "linear", "llama3", "yarn", "longrope"};
 }
 
+// How many pairs each axis of the positions rotates: the first pairs by axis 0, the next ones by axis 1, and
+// so on. All zero: there is one axis.
+using RopeSections = std::array<int64_t, 3>;
+
 // The R/2 frequencies in radians per position.
 std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling& scaling = {});
 
 // Fills a host table (P, R) f32: row p holds R/2 cosines, then R/2 sines.
 void rope_table(const Tensor& table, double theta, const RopeScaling& scaling = {});
+// The same for other frequencies.
+void rope_table(const Tensor& table, const std::vector<double>& frequencies, double attention_factor = 1);
 
 struct RopeForward {
   Tensor y;              // (T, H, D)
   Tensor x;              // (T, H, D), of y's dtype
-  Tensor positions;      // (T) i32, in [0, P)
+  Tensor positions;      // (T) i32, in [0, P), or (axes, T)
   Tensor table;          // (P, R) f32
   int64_t y_stride = 0;  // between tokens, in elements; 0: H D
   int64_t x_stride = 0;
   bool interleaved = false;
+  RopeSections sections{};
 };
 
 struct RopeBackward {
   Tensor dx;         // (T, H, D); may be dy
   Tensor dy;         // (T, H, D), of dx's dtype
-  Tensor positions;  // (T) i32, in [0, P)
+  Tensor positions;  // (T) i32, in [0, P), or (axes, T)
   Tensor table;      // (P, R) f32
   int64_t dx_stride = 0;
   int64_t dy_stride = 0;
   bool interleaved = false;
+  RopeSections sections{};
 };
 
 // For both directions: y = x rotated by `sign` times the angle.
@@ -72,6 +84,8 @@ struct Rotation {
   int64_t y_stride, x_stride;
   float sign;
   bool interleaved;
+  RopeSections sections;  // {R/2} for one axis
+  int64_t axes = 1;
 };
 
 void rope_forward(Stream& stream, const RopeForward& a);

@@ -15,15 +15,31 @@ constexpr double kTheta = 10000;
 
 struct Sizes {
   int64_t T, H, D, P;
+  RopeSections sections{};
+
+  bool has_axes() const { return sections[0] > 0; }
+  int64_t axis(int64_t pair) const {
+    if (!has_axes() || pair < sections[0]) return 0;
+    return pair < sections[0] + sections[1] || sections[2] == 0 ? 1 : 2;
+  }
 };
 
 std::string shape_name(const Sizes& n, const char* layout) {
-  return str(n.T, " x ", n.H, " x ", n.D, layout);
+  const auto& [first, second, third] = n.sections;
+  return str(n.T, " x ", n.H, " x ", n.D, layout,
+             n.has_axes() ? str(" by ", first, " + ", second, " + ", third) : "");
+}
+
+// The angle of a pair of token t, of `half` pairs.
+double angle_of(const std::vector<double>& positions, const Sizes& n, int64_t t, int64_t pair, int64_t half) {
+  const double turn = std::pow(kTheta, -static_cast<double>(pair) / static_cast<double>(half));
+  return positions[static_cast<size_t>(n.axis(pair) * n.T + t)] * turn;
 }
 
 Arg positions_arg(const Sizes& n) {
   const auto position = [P = n.P](int64_t, double unit) { return std::floor(unit * static_cast<double>(P)); };
-  return {"positions", DType::i32, {n.T}, Role::constant, position};
+  const int64_t axes = n.has_axes() ? n.axis(n.D) + 1 : 1;
+  return {"positions", DType::i32, axes == 1 ? Shape{n.T} : Shape{axes, n.T}, Role::constant, position};
 }
 
 Arg table_arg(const Sizes& n) { return {"table", DType::f32, {n.P, n.D}, Role::saved}; }
@@ -50,8 +66,7 @@ void formula(const std::vector<double>& x, std::vector<double>& y, const std::ve
     for (int64_t h = 0; h < n.H; ++h)
       for (int64_t i = 0; i < n.D / 2; ++i) {
         const int64_t from = t * x_stride + h * n.D + i, to = t * y_stride + h * n.D + i;
-        const double angle =
-            positions[t] * std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(n.D));
+        const double angle = angle_of(positions, n, t, i, n.D / 2);
         const double a = x[from], b = x[from + n.D / 2];
         y[to] = a * std::cos(angle) - b * std::sin(angle);
         y[to + n.D / 2] = b * std::cos(angle) + a * std::sin(angle);
@@ -64,7 +79,8 @@ Case forward_case(DType dtype, const Sizes& n, int64_t x_stride) {
             .x = packed_columns(t["x"], 0, t["y"].shape),
             .positions = t["positions"],
             .table = t["table"],
-            .x_stride = x_stride};
+            .x_stride = x_stride,
+            .sections = n.sections};
   };
   return {.op = "rope_forward",
           .shape = shape_name(n, x_stride == n.H * n.D ? "" : " from packed"),
@@ -94,7 +110,8 @@ Case part_case(DType dtype, const Sizes& n, int64_t stride, const Part& part) {
             .table = t["table"],
             .y_stride = stride,
             .x_stride = stride,
-            .interleaved = part.interleaved};
+            .interleaved = part.interleaved,
+            .sections = n.sections};
   };
   const int64_t R = part.width;
   return {.op = "rope_forward",
@@ -116,9 +133,7 @@ Case part_case(DType dtype, const Sizes& n, int64_t stride, const Part& part) {
                       const int64_t head = t * stride + h * n.D;
                       double& a = x[head + (part.interleaved ? 2 * k : k)];
                       double& b = x[head + (part.interleaved ? 2 * k + 1 : k + R / 2)];
-                      const double angle =
-                          v["positions"][t] *
-                          std::pow(kTheta, -2.0 * static_cast<double>(k) / static_cast<double>(R));
+                      const double angle = angle_of(v["positions"], n, t, k, R / 2);
                       const double before = a;
                       a = before * std::cos(angle) - b * std::sin(angle);
                       b = b * std::cos(angle) + before * std::sin(angle);
@@ -135,7 +150,8 @@ Case in_place_case(DType dtype, const Sizes& n, int64_t stride) {
             .positions = t["positions"],
             .table = t["table"],
             .y_stride = stride,
-            .x_stride = stride};
+            .x_stride = stride,
+            .sections = n.sections};
   };
   return {.op = "rope_forward",
           .shape = shape_name(n, " in packed"),
@@ -158,7 +174,8 @@ Case backward_case(DType dtype, const Sizes& n, int64_t dy_stride) {
             .dy = packed_columns(t["dy"], 0, t["dx"].shape),
             .positions = t["positions"],
             .table = t["table"],
-            .dy_stride = dy_stride};
+            .dy_stride = dy_stride,
+            .sections = n.sections};
   };
   return {.op = "rope_backward",
           .shape = shape_name(n, dy_stride == n.H * n.D ? "" : " from packed"),
@@ -191,19 +208,27 @@ std::vector<Case> rope_cases(Scale scale) {
       cases.push_back(in_place_case(dtype, n, (n.H + 8) * n.D));
       cases.push_back(part_case(dtype, n, (n.H + 8) * n.D, {n.D / 2, true}));
       cases.push_back(backward_case(dtype, n, n.H * n.D));
+      const Sizes axes{n.T, n.H, n.D, n.P, {16, 24, 24}};
+      cases.push_back(in_place_case(dtype, axes, (n.H + 8) * n.D));
     }
     return cases;
   }
   if (scale == Scale::golden) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Sizes n{5, 2, 24, 40};
-      cases.push_back(forward_case(dtype, n, n.H * n.D));
-      cases.push_back(backward_case(dtype, n, n.H * n.D));
-    }
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Sizes& n : {Sizes{5, 2, 24, 40}, {5, 2, 24, 40, {3, 4, 5}}}) {
+        cases.push_back(forward_case(dtype, n, n.H * n.D));
+        cases.push_back(backward_case(dtype, n, n.H * n.D));
+      }
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const Sizes& n : {Sizes{1, 1, 2, 1}, {3, 2, 32, 20}, {4, 1, 6, 30}, {2, 3, 34, 9}}) {
+    for (const Sizes& n : {Sizes{1, 1, 2, 1},
+                           {3, 2, 32, 20},
+                           {4, 1, 6, 30},
+                           {2, 3, 34, 9},
+                           {4, 2, 24, 9, {3, 4, 5}},
+                           {3, 2, 64, 9, {8, 12, 12}},
+                           {3, 1, 80, 9, {20, 20}}}) {
       const int64_t packed = (n.H + 1) * n.D;
       cases.push_back(forward_case(dtype, n, n.H * n.D));
       cases.push_back(forward_case(dtype, n, packed));
@@ -212,7 +237,8 @@ std::vector<Case> rope_cases(Scale scale) {
       cases.push_back(backward_case(dtype, n, packed));
       for (const int64_t width : {n.D, n.D / 4 * 2})
         for (const bool interleaved : {false, true})
-          if (width > 0) cases.push_back(part_case(dtype, n, packed, {width, interleaved}));
+          if (width == n.D || (width > 0 && !n.has_axes()))
+            cases.push_back(part_case(dtype, n, packed, {width, interleaved}));
     }
   return cases;
 }

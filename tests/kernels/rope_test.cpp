@@ -1,5 +1,7 @@
 #include "kernels/rope.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -32,7 +34,8 @@ bool near(double value, double expected, double relative) {
 TEST_CASE("rope matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("rope")) {
     CAPTURE(label(c));
-    CHECK(test::golden_error(c, str("rope_", c.dtype)) <= tolerance(c));
+    const bool axes = c.shape.find("by") != std::string::npos;
+    CHECK(test::golden_error(c, str(axes ? "rope_axes_" : "rope_", c.dtype)) <= tolerance(c));
   }
 }
 
@@ -174,6 +177,63 @@ TEST_CASE("rope reports a position outside the table with its token and the boun
     });
     CHECK(error == str("rope_forward: position ", outside, " of token 2 is outside the table of 16"));
   }
+}
+
+TEST_CASE("rope on several axes that agree has the bits of one axis") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  constexpr int64_t T = 3, H = 2, D = 80, P = 50;
+  std::vector<float> table = table_of(P, D, 10000);
+  int32_t positions[3][T];
+  for (auto& axis : positions) std::copy_n(std::array{7, 0, 49}.begin(), T, axis);
+  std::vector<float> x(T * H * D), one(x.size()), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  const auto rotate = [&](std::vector<float>& to, const Tensor& at, const RopeSections& sections) {
+    rope_forward(stream, {.y = tensor_of(to.data(), {T, H, D}),
+                          .x = tensor_of(x.data(), {T, H, D}),
+                          .positions = at,
+                          .table = tensor_of(table.data(), {P, D}),
+                          .sections = sections});
+  };
+  rotate(one, tensor_of(positions[0], {T}), {});
+  for (const RopeSections& sections : {RopeSections{20, 20}, RopeSections{3, 5, 32}}) {
+    rotate(y, tensor_of(positions[0], {sections[2] > 0 ? 3 : 2, T}), sections);
+    CHECK(y == one);
+  }
+}
+
+TEST_CASE("rope reads frequencies that two axes share from a table of its own") {
+  std::vector<double> frequencies = rope_frequencies(4, 100);
+  frequencies.insert(frequencies.end(), frequencies.begin(), frequencies.end());
+  std::vector<float> table(3 * 8);
+  rope_table(tensor_of(table.data(), {3, 8}), frequencies);
+  for (const size_t half : {0, 4})
+    for (const size_t i : {0, 1}) CHECK(table[16 + half + i] == table[16 + half + 2 + i]);
+  CHECK(table[16 + 1] == static_cast<float>(std::cos(0.2)));
+  CHECK(test::error_of([&] {
+          rope_table(tensor_of(table.data(), {4, 6}), frequencies);
+        }) == "rope_table: the table is (4, 6) on cpu, must be (positions, 8) on the cpu");
+}
+
+TEST_CASE("rope reports sections that are not those of its table, and positions without an axis") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  float x[8] = {}, table[8] = {};
+  int32_t positions[2] = {0, 8};
+  const auto forward = [&](const Shape& shape, const RopeSections& sections) {
+    return test::error_of([&] {
+      rope_forward(stream, {.y = tensor_of(x, {1, 1, 8}),
+                            .x = tensor_of(x, {1, 1, 8}),
+                            .positions = tensor_of(positions, shape),
+                            .table = tensor_of(table, {1, 8}),
+                            .sections = sections});
+    });
+  };
+  CHECK(forward({2, 1}, {2, 1}) ==
+        "rope_forward: sections of 2, 1 and 0 pairs, must have 4 in total, as the table has");
+  CHECK(forward({1}, {2, 2}) ==
+        "rope_forward: positions are i32 (1), must be i32 with an element on each axis for each of 1 tokens");
+  CHECK(forward({2, 1}, {2, 2}) == "rope_forward: position 8 of token 0 is outside the table of 1");
 }
 
 TEST_CASE("rope refuses odd heads, a table of another width and an invalid scaling") {
