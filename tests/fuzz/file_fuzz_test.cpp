@@ -400,6 +400,16 @@ TEST_CASE("a token file is read and packed, or refused for the right reason") {
                                  {"starts_late", "the document starts are not ascending from 0 to 8"},
                                  {"starts_fall", "the document starts are not ascending from 0 to 8"},
                                  {"starts_short", "the document starts are not ascending from 0 to 8"},
+                                 {"images", ""},
+                                 {"image_of_two_documents", ""},
+                                 {"images_overlap", "its image 1 is not where the table says"},
+                                 {"image_outside", "its image 0 is not where the table says"},
+                                 {"no_images", "the table of its images has 0 bytes"},
+                                 {"no_rules", "it has images, but does not say how they are read"},
+                                 {"odd_rules", "the rules of images: patch_size = 0"},
+                                 {"many_images", "which are not 1152921504606846976 images"},
+                                 {"long_name", "its image 0 is not where the table says"},
+                                 {"lost_images", ".images: is missing, and holds images of"},
                              });
 }
 

@@ -4,12 +4,14 @@
 #include <array>
 #include <cstring>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/check.h"
 
 namespace flatshard {
 namespace {
 
-constexpr char kMagic[] = "FLATTOK2";
+constexpr char kMagic[] = "FLATTOK2", kMagicOfImages[] = "FLATTOK3";
 constexpr int64_t kMagicBytes = sizeof kMagic - 1, kHeaderBytes = 48;
 constexpr int64_t kStartsInBlock = 512;
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 30;
@@ -44,7 +46,8 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
   const int64_t bytes = file_.size();
   file_.read(0, std::min(bytes, kHeaderBytes), header);
   const bool begins = std::memcmp(header, kMagic, kMagicBytes - 1) == 0,
-             is_ours = std::memcmp(header, kMagic, kMagicBytes) == 0;
+             with_images = std::memcmp(header, kMagicOfImages, kMagicBytes) == 0,
+             is_ours = with_images || std::memcmp(header, kMagic, kMagicBytes) == 0;
   check(!begins || is_ours, path, ": is a token file of another version: make it again with prepare");
   check(is_ours && bytes >= kHeaderBytes, path, ": is not a token file: make one with prepare");
   width_ = number<uint32_t>(header + 8);
@@ -68,11 +71,13 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
   starts_at_ = kHeaderBytes + padded(tokens_ * width_);
   mask_at_ = starts_at_ + 8 * (documents_ + 1);
   const int64_t expected = mask_at_ + mask_bytes_ + static_cast<int64_t>(manifest);
-  check(bytes == expected, path, ": has ", bytes, " bytes, must have ", expected,
-        ": it is cut off or damaged");
+  check(with_images ? bytes > expected : bytes == expected, path, ": has ", bytes, " bytes, must have ",
+        with_images ? "more than " : "", expected, ": it is cut off or damaged");
+  const int64_t manifest_at = bytes - static_cast<int64_t>(manifest);
   manifest_.resize(manifest);
-  file_.read(mask_at_ + mask_bytes_, static_cast<int64_t>(manifest), manifest_.data());
+  file_.read(manifest_at, static_cast<int64_t>(manifest), manifest_.data());
   read_starts();
+  if (with_images) read_images(mask_at_ + mask_bytes_, manifest_at);
   if (most_documents > 0 && most_documents < documents_) keep_first(most_documents);
 }
 
@@ -97,6 +102,18 @@ void TokenFile::read_starts() {
   });
   check(rising && first_of_block_.front() == 0 && last == static_cast<uint64_t>(tokens_), path(),
         ": is damaged: the document starts are not ascending from 0 to ", tokens_);
+}
+
+void TokenFile::read_images(int64_t begin, int64_t end) {
+  const auto manifest = nlohmann::json::parse(manifest_, nullptr, false);
+  check(manifest.is_object() && manifest.contains("images"), path(),
+        ": is damaged: it has images, but does not say how they are read");
+  try {
+    image_input_ = parse_image_input(manifest["images"].dump());
+  } catch (const Error& error) {
+    throw Error(path() + ": is damaged: " + error.what(), error.where);
+  }
+  images_.emplace(file_, begin, end, tokens_);
 }
 
 void TokenFile::keep_first(int64_t documents) {
@@ -165,12 +182,13 @@ void TokenFile::each_document(const std::function<void(int64_t begin, int64_t le
 }
 
 TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
-    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(path) {
+    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), images_(path), file_(path) {
   check_vocab(path, vocab);
   file_.write(std::string(kHeaderBytes, '\0'));
 }
 
-void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained) {
+void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
+                               std::span<const DocumentImage> images) {
   check(trained.empty() || trained.size() == tokens.size(), path_, ": ", trained.size(), " mask values for ",
         tokens.size(), " tokens");
   std::string bytes(tokens.size() * static_cast<size_t>(width_), '\0');
@@ -181,6 +199,7 @@ void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const 
   }
   file_.write(bytes);
   const auto begin = static_cast<size_t>(size());
+  for (const DocumentImage& image : images) images_.add(size(), image);
   starts_.push_back(starts_.back() + tokens.size());
   const auto masked = std::count(trained.begin(), trained.end(), uint8_t{0});
   trained_ += std::ssize(tokens) - masked;
@@ -202,11 +221,12 @@ void TokenWriter::complete() {
   for (size_t bit = static_cast<size_t>(size()); bit < 8 * mask_.size(); ++bit)
     mask_[bit / 8] = static_cast<uint8_t>(mask_[bit / 8] & ~(1u << (bit % 8)));
   file_.write({reinterpret_cast<const char*>(mask_.data()), mask_.size()});
+  if (!images_.empty()) file_.write(images_.bytes());
   file_.write(manifest_);
   const uint32_t width = static_cast<uint32_t>(width_), vocab = static_cast<uint32_t>(vocab_);
   const uint64_t tokens = starts_.back(), documents = starts_.size() - 1;
   const uint64_t mask = mask_.size(), manifest = manifest_.size();
-  std::string header(kMagic);
+  std::string header(images_.empty() ? kMagic : kMagicOfImages);
   for (const auto& [field, bytes] : {std::pair<const void*, size_t>{&width, 4},
                                      {&vocab, 4},
                                      {&tokens, 8},
@@ -216,11 +236,13 @@ void TokenWriter::complete() {
     header.append(static_cast<const char*>(field), bytes);
   file_.overwrite(header);
   file_.complete();
+  images_.complete();
   completed_ = true;
 }
 
 void TokenWriter::finish() {
   if (!completed_) complete();
+  images_.finish();
   file_.finish();
 }
 

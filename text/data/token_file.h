@@ -10,11 +10,14 @@
 //   48  tokens   n values of 2 or 4 bytes, then zero bytes up to a multiple of 8
 //   ..  u64      d + 1 document starts, ascending from 0 to n
 //   ..  mask     bit i % 8 of byte i / 8: whether token i is trained; without a mask all are
+//   ..  images   only if it begins with "FLATTOK3": the table of its images (token_images.h)
 //   ..  text     the manifest: the origin of the tokens (dataset.h)
-// A file of another version or length, or with invalid document starts, is refused.
+// A file of another version or length, or with invalid document starts, is refused. The manifest of a file
+// with images says in "images" how they are read (image_input.h).
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +25,8 @@
 
 #include "runtime/input_file.h"
 #include "runtime/whole_file.h"
+#include "text/data/token_images.h"
+#include "text/images/image_input.h"
 
 namespace flatshard {
 
@@ -48,6 +53,10 @@ class TokenFile {
   void read_mask(int64_t begin, std::span<uint8_t> trained) const;
   // "" where the file has none.
   const std::string& manifest() const { return manifest_; }
+  // Null where the file has none.
+  const ImageTable* images() const { return images_ ? &*images_ : nullptr; }
+  bool has_images() const { return images_.has_value(); }
+  const ImageInput& image_input() const { return image_input_; }  // if it has images
   // The document starts in [begin, end).
   std::vector<uint64_t> starts_in(int64_t begin, int64_t end) const;
   // Calls take(begin, length) for every document, in order.
@@ -58,12 +67,15 @@ class TokenFile {
   template <class Take>
   void each_block_of_starts(int64_t block, Take&& take) const;
   void read_starts();
+  void read_images(int64_t begin, int64_t end);
   void keep_first(int64_t documents);
 
   InputFile file_;
   int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
   int64_t starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
   std::string manifest_;
+  std::optional<ImageTable> images_;
+  ImageInput image_input_;
   // The first start of every block, an index for binary search that fits into memory.
   std::vector<uint64_t> first_of_block_;
 };
@@ -74,7 +86,8 @@ class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);
   // `trained` says of each token whether it is a target; empty: all are.
-  void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {});
+  void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {},
+                    std::span<const DocumentImage> images = {});
   void set_manifest(std::string text) { manifest_ = std::move(text); }
   void complete();  // writes all bytes, still under the temporary name; no more documents after it
   void finish();
@@ -88,6 +101,7 @@ class TokenWriter {
   int64_t vocab_, width_;
   std::vector<uint64_t> starts_{0};
   std::vector<uint8_t> mask_;  // empty while all tokens are trained
+  ImageTableWriter images_;
   std::string manifest_;
   NewFile file_;
   int64_t trained_ = 0;

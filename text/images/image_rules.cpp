@@ -8,6 +8,7 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kLargestEdge = 4096;  // of idefics3 after its first resize
+constexpr int64_t kMostTiles = 64;      // along a side
 
 double ratio_of(ImageSize size) { return static_cast<double>(size.width) / static_cast<double>(size.height); }
 int64_t times(int64_t side, double ratio) { return static_cast<int64_t>(static_cast<double>(side) * ratio); }
@@ -65,6 +66,12 @@ ImageSize stretched(ImageSize image, int64_t edge) {
   return at_least(at_most(at_least(size, 1), kLargestEdge), 1);
 }
 
+// The most tiles: a side of an odd longest_edge can become one longer.
+int64_t tiles_along(const ImageRules& rules) {
+  const int64_t edge = std::min(rules.longest_edge, kLargestEdge);
+  return multiple_above(edge + edge % 2, rules.tile_edge) / rules.tile_edge;
+}
+
 ImageSize tiled(ImageSize size, int64_t edge) {
   const ImageSize next = with_longer_side(size, multiple_above(std::max(size.width, size.height), edge));
   return {multiple_above(next.width, edge), multiple_above(next.height, edge)};
@@ -88,26 +95,10 @@ void lay_out_idefics3(const ImageRules& rules, ImageLayout& layout) {
 
 // --- all
 
-void check_rules(const ImageRules& rules) {
-  check(rules.patch_size >= 1 && rules.position_side >= 1 && rules.longest_edge >= 1 && rules.latents >= 1,
-        "the sizes of image patches, ", rules.patch_size, ", position_side, ", rules.position_side,
-        ", longest_edge, ", rules.longest_edge, ", and latents, ", rules.latents, ", must be positive");
-  if (rules.family == ImageFamily::idefics2) {
-    check(rules.shortest_edge >= rules.patch_size, "shortest_edge of images is ", rules.shortest_edge,
-          ", must be at least a patch of ", rules.patch_size);
-    return;
-  }
-  check(rules.scale >= 1 && rules.tile_edge >= 1 && rules.tile_edge / rules.patch_size % rules.scale == 0 &&
-            rules.tile_edge >= rules.patch_size,
-        "tiles of images have ", rules.tile_edge, " pixels a side, which in patches of ", rules.patch_size,
-        " must be a multiple of scale_factor = ", rules.scale);
-}
-
 void count_patches(const ImageRules& rules, ImageFrame& frame) {
   frame.rows = frame.size.height / rules.patch_size;
   frame.columns = frame.size.width / rules.patch_size;
-  frame.tokens =
-      rules.family == ImageFamily::idefics2 ? rules.latents : frame.patches() / (rules.scale * rules.scale);
+  frame.tokens = tokens_of_frame(rules);
 }
 
 // --- text
@@ -168,6 +159,43 @@ int32_t* write_positions(const ImageRules& rules, const ImageFrame& frame, int32
 }
 
 }  // namespace
+
+void check_rules(const ImageRules& rules) {
+  check(rules.patch_size >= 1 && rules.position_side >= 1 && rules.longest_edge >= 1 && rules.latents >= 1,
+        "the sizes of image patches, ", rules.patch_size, ", position_side, ", rules.position_side,
+        ", longest_edge, ", rules.longest_edge, ", and latents, ", rules.latents, ", must be positive");
+  if (rules.family == ImageFamily::idefics2) {
+    check(rules.shortest_edge >= rules.patch_size, "shortest_edge of images is ", rules.shortest_edge,
+          ", must be at least a patch of ", rules.patch_size);
+    return;
+  }
+  check(rules.scale >= 1 && rules.tile_edge >= 1 && rules.tile_edge / rules.patch_size % rules.scale == 0 &&
+            rules.tile_edge >= rules.patch_size,
+        "tiles of images have ", rules.tile_edge, " pixels a side, which in patches of ", rules.patch_size,
+        " must be a multiple of scale_factor = ", rules.scale);
+  check(tiles_along(rules) <= kMostTiles, "images of longest_edge = ", rules.longest_edge,
+        " would have more than ", kMostTiles, " tiles of ", rules.tile_edge, " pixels a side");
+}
+
+int64_t most_patches(const ImageRules& rules) {
+  if (rules.family == ImageFamily::idefics2) {
+    const int64_t side = std::max(rules.longest_edge, rules.shortest_edge) / rules.patch_size;
+    return side * side * (rules.splits ? 5 : 1);
+  }
+  const int64_t tiles = rules.splits ? tiles_along(rules) : 1;
+  return fewest_patches_of_frame(rules) * (tiles > 1 ? tiles * tiles + 1 : 1);
+}
+
+int64_t fewest_patches_of_frame(const ImageRules& rules) {
+  const bool idefics2 = rules.family == ImageFamily::idefics2;
+  const int64_t side = (idefics2 ? rules.shortest_edge : rules.tile_edge) / rules.patch_size;
+  return side * side;
+}
+
+int64_t tokens_of_frame(const ImageRules& rules) {
+  if (rules.family == ImageFamily::idefics2) return rules.latents;
+  return fewest_patches_of_frame(rules) / (rules.scale * rules.scale);
+}
 
 ImageLayout layout_of(const ImageRules& rules, ImageSize image) {
   check_rules(rules);

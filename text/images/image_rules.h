@@ -39,7 +39,11 @@ struct ImageRules {
   std::array<float, 3> mean{0.5f, 0.5f, 0.5f}, std{0.5f, 0.5f, 0.5f};
   int64_t latents = 64;  // tokens of a frame of idefics2
   int64_t scale = 2;     // scale x scale patches become a token of idefics3
+  bool operator==(const ImageRules&) const = default;
 };
+
+// An Error if the rules contradict each other, or cut images into more than 64 x 64 tiles.
+void check_rules(const ImageRules& rules);
 
 struct ImageFrame {
   int64_t x = 0, y = 0;  // the part of the image, after its `resizes`, that the frame shows
@@ -57,14 +61,27 @@ struct ImageLayout {
   int64_t patches = 0, tokens = 0;          // of all frames; tokens are those named <image>
 };
 
-// From sizes alone. An Error, which follows the name of the image, if it cannot be divided so; an Error about
-// the rules if they contradict each other.
+// From sizes alone. An Error, which follows the name of the image, if it cannot be divided so; or that of
+// check_rules().
 ImageLayout layout_of(const ImageRules& rules, ImageSize image);
+
+// Of any image: the most patches, and the fewest of a frame, which has tokens_of_frame().
+int64_t most_patches(const ImageRules& rules);
+int64_t fewest_patches_of_frame(const ImageRules& rules);
+int64_t tokens_of_frame(const ImageRules& rules);
 
 // The text that replaces <image>, of special tokens and, in idefics3, names of tiles and line ends. In
 // idefics2 it begins and ends with <fake_token_around_image>, and where two images follow each other one of
 // the two that meet is left out.
 std::string expansion(const ImageRules& rules, const ImageLayout& layout);
+
+// Where an image is among tokens, and how much of a batch it takes.
+struct ImageExtent {
+  int64_t begin = 0, end = 0;  // all tokens of its expansion
+  int64_t tokens = 0;          // those named <image>
+  int64_t frames = 0, patches = 0;
+  bool operator==(const ImageExtent&) const = default;
+};
 
 // The position of each of n patches along a side: in which of position_side equal parts of it the patch
 // begins, in the fp32 steps of the models. (For sides that no published model has, PyTorch's differ by its

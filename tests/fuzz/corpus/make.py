@@ -539,7 +539,7 @@ def make_token_file():
     tokens("stray_bits", mask=[1] * 64)
     put("token_file", "nothing", "")
     put("token_file", "cut_off", b"FLATTOK2")
-    put("token_file", "other_version", b"FLATTOK3" + bytes(56))
+    put("token_file", "other_version", b"FLATTOK4" + bytes(56))
     tokens("odd_width", width=3)
     tokens("no_vocab", vocab=0)
     tokens("huge_vocab", width=4, vocab=2**32 - 1, values=(2**32 - 2,) * 4, starts=(0, 4))
@@ -551,6 +551,29 @@ def make_token_file():
     tokens("starts_late", starts=(1, 8))
     tokens("starts_fall", starts=(0, 5, 3, 8))
     tokens("starts_short", starts=(0, 3))
+    rules = {"family": "idefics2", "token": 1, "filter": "bilinear", "shortest_edge": 14, "splits": False}
+    with_images("images", [(0, 2), (4, 8)], rules)
+    with_images("image_of_two_documents", [(2, 5)], rules)
+    with_images("images_overlap", [(0, 2), (1, 3)], rules)
+    with_images("image_outside", [(7, 9)], rules)
+    with_images("no_images", [], rules)
+    with_images("no_rules", [(0, 2)], None)
+    with_images("odd_rules", [(0, 2)], rules | {"patch_size": 0})
+    with_images("many_images", [(0, 2)], rules, count=2**60)
+    with_images("long_name", [(0, 2)], rules, path_bytes=2**31)
+    with_images("lost_images", [(0, 2)], rules, stored=100)
+
+
+def with_images(name, extents, rules, count=None, path_bytes=5, stored=0):
+    """A token file with images of one frame of one patch, whose second token is <image>."""
+    values, starts = (3, 1, 4, 1, 5, 1, 2, 6), (0, 3, 3, 8)
+    names = b"a.pngf.jsonl:1" * len(extents)
+    table = b"".join(struct.pack("<QQIIIIIIIIQQQQ", begin, end, 1, 1, 1, 14, 14, path_bytes, 9, 0, 70, 7, 0, 14 * i)
+                     for i, (begin, end) in enumerate(extents))
+    manifest = json.dumps({"images": rules} if rules else {}).encode()
+    data = b"FLATTOK3" + struct.pack("<IIQQQQ", 2, 10, len(values), len(starts) - 1, 0, len(manifest)) + struct.pack("<8H4Q", *values, *starts)
+    data += table + names + struct.pack("<QQQ", len(extents) if count is None else count, len(names), stored)
+    put("token_file", name, data + manifest)
 
 
 # --- images --------------------------------------------------------------------------------------------------------

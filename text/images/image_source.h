@@ -1,0 +1,38 @@
+#pragma once
+// Where an image of a record is: in a file, or in the record itself.
+
+#include <cstdint>
+#include <string>
+
+#include "text/images/resize.h"
+
+namespace flatshard {
+
+struct ImageSource {
+  std::string path{};   // of its file; "" if the record holds the bytes
+  std::string bytes{};  // of such a file
+  bool operator==(const ImageSource&) const = default;
+};
+
+// The path, or what an image without one is called in an error: "an image of 312 bytes".
+std::string name_of(const ImageSource& image);
+
+// A file of an image is at most this large.
+inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
+
+// What is known of an image without its pixels.
+struct ImageFacts {
+  ImageSize size;
+  int64_t bytes = 0;         // of the file
+  uint64_t fingerprint = 0;  // of image_fingerprint()
+};
+// Reads no more of a file than its headers. An Error begins with the image's name.
+ImageFacts facts_of(const ImageSource& image);
+
+// The bytes of the file. An Error begins with the image's name.
+std::string read_image(const ImageSource& image);
+
+// Tells versions of a file apart: a hash of its size, its first 4 KiB and its last 4 KiB.
+uint64_t image_fingerprint(std::string_view file);
+
+}  // namespace flatshard
