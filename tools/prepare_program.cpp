@@ -16,6 +16,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/dataset.h"
+#include "text/images/resize.h"
 #include "text/input/table_input.h"
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/programs.h"
@@ -63,6 +64,9 @@ constexpr const char* kDescription =
     "gzip or zstd (.gz, .zst). The rows of a Parquet or Arrow table, whatever its name, are such objects, "
     "too. Files,\n"
     "documents and rows keep their order.\n\n"
+    "Conversations may show images, by paths relative to their file, or by their bytes: prepare reads their "
+    "sizes,\n"
+    "and writes where they are. Images in records go to FILE.images beside the token file.\n\n"
     "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
     "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
     "another.\n"
@@ -74,6 +78,7 @@ constexpr const char* kFooter =
     "Output files appear under their names only after everything has succeeded.\n\n"
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
     "  prepare --out chats.tok --tokenizer Qwen2.5-0.5B-Instruct --show 3 chats.jsonl\n"
+    "  prepare --out photos.tok --tokenizer SmolVLM-256M-Instruct --show 1 photos.jsonl\n"
     "  prepare --out corpus.tok --columns text train-*.parquet\n"
     "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
@@ -109,6 +114,10 @@ std::vector<Option> options_of(Options& o) {
        {.type = "NAME", .needs = {"--tokenizer"}}},
       {"--train-on", choice(&o.encoder.train_on),
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
+      {"--image-longest-edge",
+       &o.encoder.image_longest_edge,
+       "longest side of images in pixels; 0 = that of the model whose folder --tokenizer names",
+       {.type = "N", .range = NumberRange{0, kMaxImageSide}, .needs = {"--tokenizer"}}},
       {"--text-field",
        &o.encoder.text_field,
        "field of a .jsonl object that holds the document",

@@ -5,6 +5,7 @@ with a part of the message that refuses it (NAME.refused). Needs pyarrow.
 
     FLATSHARD_TABLES=FOLDER build/bin/flatshard_tests table_input     reads these
 """
+import base64
 import datetime
 import decimal
 import json
@@ -28,6 +29,8 @@ def json_of(scalar):
         return json_of(scalar.value)
     if pa.types.is_struct(kind):
         return {field.name: json_of(scalar[i]) for i, field in enumerate(kind)}
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return base64.b64encode(scalar.as_py()).decode()
     if pa.types.is_map(kind):
         return {json_of(entry[0]): json_of(entry[1]) for entry in scalar.values}
     if "list" in str(kind):
@@ -147,7 +150,7 @@ def unreadable_type(dice, kind):
     choices = [
         ("bytes", pa.binary(), lambda: b"\xff\xd8"), ("bytes", pa.binary(2), lambda: b"ab"),
         ("bytes", pa.list_(pa.large_binary()), lambda: [b"x"]),
-        ("pictures", pa.struct([("bytes", pa.binary()), ("path", pa.string())]), lambda: {"bytes": b"x", "path": None}),
+        ("bytes", pa.struct([("bytes", pa.binary()), ("name", pa.string())]), lambda: {"bytes": b"x", "name": None}),
         ("maps whose keys are not texts", pa.map_(pa.int32(), pa.int32()), lambda: [(1, 2)]),
     ]
     if kind != "parquet":
@@ -229,8 +232,6 @@ def write_random(folder, number, dice):
 
 
 def write_encrypted(path, table, plaintext_footer=False):
-    import base64
-
     import pyarrow.parquet as parquet
     import pyarrow.parquet.encryption as encryption
 
@@ -285,9 +286,12 @@ def main():
         write_rows(path_of(name), table)
 
     picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    pa.parquet.write_table(pa.table({"image": pa.array([{"bytes": b"\x89PNG", "path": "a.png"}], picture), "caption": ["A cat."]}),
-                           path_of("pictures.parquet"))
-    write_refusal(path_of("pictures.parquet"), 'the column "image" of type struct<bytes: binary, path: string> holds pictures')
+    pictures = pa.table({"image": pa.array([{"bytes": b"\x89PNG", "path": "a.png"}, {"bytes": None, "path": "b.png"}, None], picture),
+                         "caption": ["A cat.", "A dog.", "Nothing."]})
+    pa.parquet.write_table(pictures, path_of("pictures.parquet"))
+    write_rows(path_of("pictures.parquet"), pictures)
+    pa.parquet.write_table(pa.table({"sound": [b"RIFF"], "caption": ["A cat."]}), path_of("sounds.parquet"))
+    write_refusal(path_of("sounds.parquet"), 'the column "sound" of type binary holds bytes without a character encoding')
     write_encrypted(path_of("encrypted.parquet"), pa.table({"text": ["secret"]}))
     write_refusal(path_of("encrypted.parquet"), "encrypt")
 

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "runtime/check.h"
+#include "runtime/text.h"
+#include "text/chat/image_text.h"
 
 namespace flatshard {
 namespace {
@@ -80,6 +82,24 @@ void append_untrained(ChatSample& sample, const std::vector<int32_t>& ids) {
   sample.mask.assign(ids.size(), 0);
 }
 
+// A conversation with images.
+Rendering render_parts(const ChatTemplate& chat_template, const Conversation& conversation,
+                       const ChatTemplate::Options& options) {
+  try {
+    return chat_template.render(conversation, options);
+  } catch (const Error& error) {
+    throw Error(str(error.what(),
+                    "; a message that shows images is a list of parts, which the chat template "
+                    "of a model that reads images can print"),
+                error.where);
+  }
+}
+
+void untrain_images(ChatSample& sample) {
+  for (const ImageExtent& image : sample.images)
+    std::fill(sample.mask.begin() + image.begin, sample.mask.begin() + image.end, uint8_t{0});
+}
+
 // Sorts the spans and joins those that overlap.
 void join_spans(std::vector<TextSpan>& spans) {
   std::sort(spans.begin(), spans.end(),
@@ -114,20 +134,70 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat_te
     : tokenizer_(tokenizer), template_(chat_template), options_(std::move(options)) {
   const std::vector<int32_t> added = tokenizer.encode("", true).ids;
   adds_bos_ = tokenizer.bos() && !added.empty() && added.front() == *tokenizer.bos();
+  if (!options_.images) return;
+  Conversation text;
+  text.add("user", kPlaceholder);
+  try {
+    needs_parts_ = render(text, false).data.empty();
+  } catch (const Error&) {
+    needs_parts_ = true;
+  }
 }
 
 Rendering ChatEncoder::render(const Conversation& conversation, bool add_generation_prompt) const {
-  return template_.render(conversation,
-                          {.add_generation_prompt = add_generation_prompt, .settings = options_.settings});
+  const ChatTemplate::Options options{.add_generation_prompt = add_generation_prompt,
+                                      .settings = options_.settings};
+  std::optional<Conversation> parts;
+  if (needs_parts_) parts = with_parts(conversation);
+  const Conversation& shown = parts ? *parts : conversation;
+  if (conversation.images.empty()) return template_.render(shown, options);
+  check(options_.images.has_value(), "has images, which the model of this tokenizer does not read");
+  return with_image_text(render_parts(template_, shown, options), conversation.images,
+                         options_.images->rules);
+}
+
+// Text that is formatted already, and shows as many of the images as it has <image>.
+Rendering ChatEncoder::render_text(const std::string& text, const Conversation& conversation) const {
+  const Rendering rendering{.text = text};
+  if (conversation.images.empty()) return rendering;
+  check(options_.images.has_value(), "has images, which the model of this tokenizer does not read");
+  const size_t count = std::min(count_images(rendering), conversation.images.size());
+  return with_image_text(rendering, std::span(conversation.images).first(count), options_.images->rules);
+}
+
+// Where the texts of images are among the tokens.
+std::vector<ImageExtent> ChatEncoder::extents(const Rendering& rendering, const Tokens& tokens,
+                                              const std::vector<ShownImage>& images) const {
+  std::vector<ImageExtent> found;
+  const auto token_at = [&](size_t byte) {
+    return std::lower_bound(tokens.begins.begin() + (tokens.has_bos ? 1 : 0), tokens.begins.end(), byte) -
+           tokens.begins.begin();
+  };
+  for (size_t i = 0; i < rendering.images.size(); ++i) {
+    const ImageLayout layout = layout_of(options_.images->rules, images[i].size);
+    const ImageExtent extent{.begin = token_at(rendering.images[i].begin),
+                             .end = token_at(rendering.images[i].end),
+                             .tokens = layout.tokens,
+                             .frames = std::ssize(layout.frames),
+                             .patches = layout.patches};
+    const auto count = std::count(tokens.ids.begin() + extent.begin, tokens.ids.begin() + extent.end,
+                                  options_.images->token);
+    check(count == layout.tokens, "an image has ", layout.tokens,
+          " tokens <image>, of which the tokenizer makes ", count, " of the model's image_token_id, ",
+          options_.images->token, ": use the tokenizer of the model");
+    found.push_back(extent);
+  }
+  return found;
 }
 
 // Message text is plain, and the template decides on special tokens, except that a text begins with one BOS
 // if the tokenizer adds one.
-ChatEncoder::Tokens ChatEncoder::tokens(const Rendering& rendering) const {
+ChatEncoder::Tokens ChatEncoder::tokens(const Rendering& rendering,
+                                        const std::vector<ShownImage>& images) const {
   std::vector<TextRange> plain;
   for (const TextSpan& span : rendering.data) plain.push_back({span.begin, span.end});
   Encoding encoding = tokenizer_.encode(rendering.text, false, plain);
-  Tokens made{.ids = std::move(encoding.ids), .begins = std::move(encoding.begins), .double_bos = false};
+  Tokens made{.ids = std::move(encoding.ids), .begins = std::move(encoding.begins), .images = {}};
   const auto bos_at = [&](size_t i) {
     return tokenizer_.bos() && i < made.ids.size() && made.ids[i] == *tokenizer_.bos();
   };
@@ -141,11 +211,12 @@ ChatEncoder::Tokens ChatEncoder::tokens(const Rendering& rendering) const {
     made.ids.erase(made.ids.begin());
     made.begins.erase(made.begins.begin());
   }
+  made.images = extents(rendering, made, images);
   return made;
 }
 
 std::vector<int32_t> ChatEncoder::prompt(const Conversation& conversation) const {
-  return tokens(render(conversation, true)).ids;
+  return tokens(render(conversation, true), conversation.images).ids;
 }
 
 ChatSample ChatEncoder::sample(const ChatRecord& record, const std::string& where) const {
@@ -163,11 +234,16 @@ ChatSample ChatEncoder::sample(const ChatRecord& record, const std::string& wher
 // Two strings, which are formatted already: special tokens in them are recognized.
 ChatSample ChatEncoder::text_pair(const ChatRecord& record) const {
   const auto encoded = [&](const std::string& text) {
-    return tokens({.text = text, .data = {}, .generated = {}}).ids;
+    return tokens(render_text(text, record.conversation), record.conversation.images);
   };
-  const std::vector<int32_t> prompt = encoded(record.prompt);
+  const std::vector<int32_t> prompt = encoded(record.prompt).ids;
+  const Tokens whole = encoded(record.prompt + record.completion);
+  check(whole.images.size() == record.conversation.images.size(), "the record has ",
+        counted(std::ssize(record.conversation.images), "image"), ", but prompt and completion show ",
+        whole.images.size(), ": write <image> once for each");
   ChatSample sample;
-  append_untrained(sample, encoded(record.prompt + record.completion));
+  append_untrained(sample, whole.ids);
+  sample.images = whole.images;
   if (tokenizer_.eos() && (sample.ids.empty() || sample.ids.back() != *tokenizer_.eos())) {
     sample.ids.push_back(*tokenizer_.eos());
     sample.mask.push_back(0);
@@ -175,27 +251,31 @@ ChatSample ChatEncoder::text_pair(const ChatRecord& record) const {
   sample.split_prompt = !begins_with(sample.ids, prompt);
   std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(std::min(prompt.size(), sample.ids.size())),
             sample.mask.end(), 1);
+  untrain_images(sample);
   return sample;
 }
 
 ChatSample ChatEncoder::prompt_and_completion(const ChatRecord& record) const {
   const std::vector<int32_t> asked = prompt(record.conversation.first(record.prompt_messages));
-  const Tokens whole = tokens(render(record.conversation, false));
+  const Tokens whole = tokens(render(record.conversation, false), record.conversation.images);
   ChatSample sample;
   append_untrained(sample, whole.ids);
+  sample.images = whole.images;
   sample.double_bos = whole.double_bos;
   sample.split_prompt = !begins_with(sample.ids, asked);
   std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(std::min(asked.size(), sample.ids.size())),
             sample.mask.end(), 1);
+  untrain_images(sample);
   sample.untrained_end = has_untrained_end(sample);
   return sample;
 }
 
 ChatSample ChatEncoder::conversation_sample(const Conversation& conversation) const {
   const Rendering rendering = render(conversation, false);
-  const Tokens whole = tokens(rendering);
+  const Tokens whole = tokens(rendering, conversation.images);
   ChatSample sample;
   append_untrained(sample, whole.ids);
+  sample.images = whole.images;
   sample.double_bos = whole.double_bos;
   std::vector<size_t> turns = turns_of_assistant(conversation);
   sample.rewrites_history = rewrites_history(conversation, rendering, turns);
@@ -207,6 +287,7 @@ ChatSample ChatEncoder::conversation_sample(const Conversation& conversation) co
     trained = generated_text(rendering, turns);
   train_spans(sample, whole.begins, rendering.text.size(), whole.has_bos ? 1 : 0, std::move(trained));
   mask_by_prefixes(conversation, rendering.text.size(), turns, sample);
+  untrain_images(sample);
   sample.untrained_end = has_untrained_end(sample);
   return sample;
 }
@@ -308,7 +389,8 @@ void ChatEncoder::mask_by_prefixes(const Conversation& conversation, size_t text
         " bytes; use a template with such blocks, or split the conversation");
   for (const size_t turn : turns) {
     const std::vector<int32_t> before = prompt(conversation.first(turn));
-    const std::vector<int32_t> after = tokens(render(conversation.first(turn + 1), false)).ids;
+    const Conversation until = conversation.first(turn + 1);
+    const std::vector<int32_t> after = tokens(render(until, false), until.images).ids;
     check(begins_with(sample.ids, before) && begins_with(sample.ids, after) && before.size() <= after.size(),
           reason(turn),
           "it hides the text of the message and renders the beginning of the conversation differently on its "

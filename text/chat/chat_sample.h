@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "text/chat/chat_template.h"
+#include "text/images/image_input.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace flatshard {
 
 struct ChatSample {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> mask;  // 1: the token is trained
+  std::vector<uint8_t> mask;          // 1: the token is trained
+  std::vector<ImageExtent> images{};  // whose tokens are never trained
 
   int64_t trained() const;  // how many tokens are
 
@@ -36,13 +38,14 @@ class ChatEncoder {
   struct Options {
     bool last_turn_only = false;  // train the last message of the assistant, else all of them
     JinjaSettings settings = {};
+    std::optional<ImageInput> images = {};  // how the model reads images; without it they are refused
   };
 
   // Tokenizer and template must outlive it.
   ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat_template, Options options);
 
-  // An Error, such as that of a template about roles out of order, begins with `where`, which names the
-  // record.
+  // The sizes of images must be known. An Error, such as that of a template about roles out of order, begins
+  // with `where`, which names the record.
   ChatSample sample(const ChatRecord& record, const std::string& where) const;
   // The tokens after which the model answers.
   std::vector<int32_t> prompt(const Conversation& conversation) const;
@@ -53,9 +56,13 @@ class ChatEncoder {
     std::vector<uint32_t> begins;  // in the rendering
     bool has_bos = false;          // the first id is a BOS that the tokenizer adds
     bool double_bos = false;
+    std::vector<ImageExtent> images;
   };
-  Tokens tokens(const Rendering& rendering) const;
+  Tokens tokens(const Rendering& rendering, const std::vector<ShownImage>& images) const;
   Rendering render(const Conversation& conversation, bool add_generation_prompt) const;
+  Rendering render_text(const std::string& text, const Conversation& conversation) const;
+  std::vector<ImageExtent> extents(const Rendering& rendering, const Tokens& tokens,
+                                   const std::vector<ShownImage>& images) const;
   ChatSample text_pair(const ChatRecord& record) const;
   ChatSample prompt_and_completion(const ChatRecord& record) const;
   ChatSample conversation_sample(const Conversation& conversation) const;
@@ -73,7 +80,8 @@ class ChatEncoder {
   const Tokenizer& tokenizer_;
   const ChatTemplate& template_;
   Options options_;
-  bool adds_bos_;  // the tokenizer begins every text with BOS
+  bool adds_bos_;             // the tokenizer begins every text with BOS
+  bool needs_parts_ = false;  // the template shows no content that is a text, only lists of parts
 };
 
 }  // namespace flatshard

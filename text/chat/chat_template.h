@@ -22,9 +22,10 @@ struct TextSpan {
 };
 
 struct Rendering {
-  std::string text;
-  std::vector<TextSpan> data;       // what does not come from the template, in ascending order
-  std::vector<TextSpan> generated;  // inside {% generation %}
+  std::string text{};
+  std::vector<TextSpan> data{};       // what does not come from the template, in ascending order
+  std::vector<TextSpan> generated{};  // inside {% generation %}
+  std::vector<TextSpan> images{};     // the texts of images, if image_text.h has put them in
 };
 
 class ChatTemplate {

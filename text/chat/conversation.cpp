@@ -7,6 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "runtime/check.h"
+#include "text/chat/image_parts.h"
 
 namespace flatshard {
 namespace {
@@ -78,10 +79,10 @@ void add_message(Conversation& conversation, ordered_json message) {
   conversation.messages.push_back(JinjaValue::dict(pairs));
 }
 
-void add_messages(Conversation& conversation, const ordered_json& messages, const char* field) {
-  check(messages.is_array(), '"', field, "\" must be a list of messages");
-  check(!messages.empty(), '"', field, "\" has no messages");
-  for (const ordered_json& message : messages) add_message(conversation, message);
+void append_messages(const ordered_json& list, const char* field, std::vector<ordered_json>& messages) {
+  check(list.is_array(), '"', field, "\" must be a list of messages");
+  check(!list.empty(), '"', field, "\" has no messages");
+  messages.insert(messages.end(), list.begin(), list.end());
 }
 
 // {"from": "human", "value": "..."} as {"role": "user", "content": "..."}
@@ -94,23 +95,15 @@ ordered_json renamed(ordered_json turn) {
           {"content", turn["value"]}};
 }
 
-ChatRecord record_of(const ordered_json& json) {
-  check(json.is_object(), "a record must be an object");
-  ChatRecord record;
-  for (const char* name : {"tools", "documents"})
-    if (json.contains(name)) record.conversation.variables[name] = value_of(json[name], kOtherData);
-  if (json.contains("chat_template_kwargs")) {
-    check(json["chat_template_kwargs"].is_object(), "\"chat_template_kwargs\" must be an object");
-    for (const auto& [name, value] : json["chat_template_kwargs"].items())
-      record.conversation.variables[name] = value_of(value, kOtherData);
-  }
+// Reads the messages, or the two texts of a record without any.
+std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& record) {
+  std::vector<ordered_json> messages;
   if (json.contains("messages")) {
-    add_messages(record.conversation, json["messages"], "messages");
+    append_messages(json["messages"], "messages", messages);
   } else if (json.contains("conversations")) {
     check(json["conversations"].is_array(), "\"conversations\" must be a list of messages");
-    ordered_json turns = ordered_json::array();
-    for (const ordered_json& turn : json["conversations"]) turns.push_back(renamed(turn));
-    add_messages(record.conversation, turns, "conversations");
+    append_messages(json["conversations"], "conversations", messages);
+    for (ordered_json& turn : messages) turn = renamed(turn);
   } else {
     check(json.contains("prompt") && json.contains("completion"),
           "a record must have \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
@@ -120,23 +113,55 @@ ChatRecord record_of(const ordered_json& json) {
       record.prompt = prompt;
       record.completion = completion;
     } else {
-      add_messages(record.conversation, prompt, "prompt");
-      record.prompt_messages = record.conversation.messages.size();
-      add_messages(record.conversation, completion, "completion");
+      append_messages(prompt, "prompt", messages);
+      record.prompt_messages = messages.size();
+      append_messages(completion, "completion", messages);
     }
   }
+  return messages;
+}
+
+ChatRecord record_of(const ordered_json& json, const std::string& folder) {
+  check(json.is_object(), "a record must be an object");
+  ChatRecord record;
+  for (const char* name : {"tools", "documents"})
+    if (json.contains(name)) record.conversation.variables[name] = value_of(json[name], kOtherData);
+  if (json.contains("chat_template_kwargs")) {
+    check(json["chat_template_kwargs"].is_object(), "\"chat_template_kwargs\" must be an object");
+    for (const auto& [name, value] : json["chat_template_kwargs"].items())
+      record.conversation.variables[name] = value_of(value, kOtherData);
+  }
+  std::vector<ordered_json> messages = read_messages(json, record);
+  record.conversation.images = take_images(json, folder, messages);
+  for (ordered_json& message : messages) add_message(record.conversation, std::move(message));
   return record;
 }
 
+JinjaValue text_part(const JinjaValue& text) {
+  return JinjaValue::dict({{SourcedText("type"), SourcedText("text")}, {SourcedText("text"), text}});
+}
+
+JinjaValue image_part() { return JinjaValue::dict({{SourcedText("type"), SourcedText("image")}}); }
+
 }  // namespace
 
-void Conversation::add(std::string_view role_name, std::string_view content) {
+void Conversation::add(std::string_view role_name, std::string_view content) { add(role_name, content, {}); }
+
+void Conversation::add(std::string_view role_name, std::string_view content,
+                       const std::vector<ImageSource>& shown) {
   check(valid_utf8_prefix(content) == content.size(), "the message is not UTF-8 at byte ",
         valid_utf8_prefix(content));
   const auto source = static_cast<int32_t>(messages.size());
   const std::string role(role_name);
+  JinjaValue text = SourcedText(content, source);
+  if (!shown.empty()) {
+    JinjaValue::Items parts(shown.size(), image_part());
+    parts.push_back(text_part(text));
+    text = JinjaValue::list(std::move(parts));
+    for (const ImageSource& image : shown) images.push_back({.message = messages.size(), .source = image});
+  }
   messages.push_back(JinjaValue::dict({{SourcedText("role"), SourcedText(role, source_of_role(role, source))},
-                                       {SourcedText("content"), SourcedText(content, source)}}));
+                                       {SourcedText("content"), std::move(text)}}));
 }
 
 std::string Conversation::role(size_t message) const {
@@ -147,13 +172,25 @@ std::string Conversation::role(size_t message) const {
 Conversation Conversation::first(size_t count) const {
   Conversation part = *this;
   part.messages.resize(count);
+  std::erase_if(part.images, [count](const ShownImage& image) { return image.message >= count; });
   return part;
 }
 
-ChatRecord parse_chat_record(std::string_view json, const std::string& where) {
+Conversation with_parts(Conversation conversation) {
+  for (JinjaValue& message : conversation.messages) {
+    JinjaValue::Pairs pairs = message.dict().pairs;
+    for (auto& [key, member] : pairs)
+      if (key.is(JinjaKind::text) && key.bytes() == "content" && member.is(JinjaKind::text))
+        member = JinjaValue::list({text_part(member)});
+    message = JinjaValue::dict(pairs);
+  }
+  return conversation;
+}
+
+ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder) {
   check_json(json, where);
   try {
-    return record_of(ordered_json::parse(json.begin(), json.end()));
+    return record_of(ordered_json::parse(json.begin(), json.end()), folder);
   } catch (const Error& error) {
     throw Error(where + ": " + error.what(), error.where);
   }

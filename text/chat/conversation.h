@@ -9,17 +9,28 @@
 #include <string_view>
 #include <vector>
 
+#include "text/images/image_source.h"
 #include "text/jinja/jinja_value.h"
 
 namespace flatshard {
 
 constexpr int32_t kOtherData = -2;  // the source of data that belongs to no message
 
+// An image that a message shows.
+struct ShownImage {
+  size_t message = 0;
+  ImageSource source;
+  ImageSize size{};  // of facts_of(source), once it is known
+};
+
 struct Conversation {
   std::vector<JinjaValue> messages;             // dictionaries
   std::map<std::string, JinjaValue> variables;  // tools, documents, enable_thinking, ...
+  std::vector<ShownImage> images{};             // in the order in which the messages show them
 
   void add(std::string_view role, std::string_view content);
+  // A message whose text follows images.
+  void add(std::string_view role, std::string_view content, const std::vector<ImageSource>& shown);
   std::string role(size_t message) const;  // "" if it has none
   Conversation first(size_t messages) const;
 };
@@ -29,7 +40,8 @@ struct Conversation {
 //   {"conversations": [{"from": "human", "value": "..."}, ...]}
 //   {"prompt": [messages], "completion": [messages]}
 //   {"prompt": "...", "completion": "..."}
-// with `tools`, `documents` and `chat_template_kwargs` in the first three.
+// with `tools`, `documents` and `chat_template_kwargs` in the first three. image_parts.h says how messages
+// show images.
 struct ChatRecord {
   Conversation conversation;
   bool has_prompt = false;         // a record of the last two forms, which has a prompt that is not trained
@@ -37,7 +49,10 @@ struct ChatRecord {
   std::string prompt, completion;  // of the last form, which has no messages
 };
 
-// An Error begins with `where`, which names the file and the line.
-ChatRecord parse_chat_record(std::string_view json, const std::string& where);
+// An Error begins with `where`, which names the file and the line. Paths of images are relative to `folder`.
+ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder = "");
+
+// The conversation with each content that is a text as a list of one part, which some templates require.
+Conversation with_parts(Conversation conversation);
 
 }  // namespace flatshard

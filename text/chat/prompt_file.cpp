@@ -1,6 +1,7 @@
 #include "text/chat/prompt_file.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -15,14 +16,21 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-// The text of a message, or nothing if it has none, such as one that only calls tools.
+// The text of a message, or of its parts; nothing if it has none, such as one that only calls tools.
 std::string text_of(const JinjaValue& message) {
   const JinjaValue* const content = message.dict().find("content");
-  return content != nullptr && content->is(JinjaKind::text) ? content->bytes() : "";
+  if (content == nullptr) return "";
+  if (content->is(JinjaKind::text)) return content->bytes();
+  std::string text;
+  if (content->is(JinjaKind::list))
+    for (const JinjaValue& part : content->list().values)
+      if (const JinjaValue* found = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
+        if (found->is(JinjaKind::text)) text += found->bytes();
+  return text;
 }
 
-void read_conversation(PromptRecord& record) {
-  Conversation conversation = parse_chat_record(record.json, record.where).conversation;
+void read_conversation(PromptRecord& record, const std::string& folder) {
+  Conversation conversation = parse_chat_record(record.json, record.where, folder).conversation;
   const size_t count = conversation.messages.size();
   const bool answered = conversation.role(count - 1) == "assistant";
   check(!answered || count > 1, record.where, ": the only message is the assistant's, so there is no prompt");
@@ -44,13 +52,13 @@ void read_text(const Json& json, PromptRecord& record) {
   record.reference = completion->get<std::string>();
 }
 
-PromptRecord record_of(const std::string& line, const std::string& where) {
+PromptRecord record_of(const std::string& line, const std::string& where, const std::string& folder) {
   check_json(line, where);
   const Json json = Json::parse(line, nullptr, false);
   check(json.is_object(), where, ": must be an object");
   PromptRecord record{.where = where, .json = line};
   if (json.contains("messages") || json.contains("conversations"))
-    read_conversation(record);
+    read_conversation(record, folder);
   else
     read_text(json, record);
   for (const char* name : {"data_id", "item_name", "image_name"})
@@ -63,6 +71,7 @@ PromptRecord record_of(const std::string& line, const std::string& where) {
 
 std::vector<PromptRecord> read_prompt_file(const std::string& path) {
   const std::string text = read_whole_file(path, kMostBytes);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
   std::vector<PromptRecord> records;
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -71,7 +80,7 @@ std::vector<PromptRecord> read_prompt_file(const std::string& path) {
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") != line.npos)
-      records.push_back(record_of(line, str(path, ':', number)));
+      records.push_back(record_of(line, str(path, ':', number), folder));
   }
   check(!records.empty(), path, ": has no records");
   return records;

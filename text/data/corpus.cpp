@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <unordered_set>
 #include <utility>
 
@@ -192,7 +193,10 @@ int64_t read_rows(const std::string& path, const std::vector<std::string>& colum
   for (std::string json; table->next(json);) {
     bytes += std::ssize(json);
     const int64_t read = table->file_bytes();
-    take({json, true, str(path, " (row ", ++number, ')'), read - std::exchange(file_bytes, read)});
+    take({.text = json,
+          .is_json = true,
+          .where = str(path, " (row ", ++number, ')'),
+          .file_bytes = read - std::exchange(file_bytes, read)});
   }
   return bytes;
 }
@@ -215,8 +219,13 @@ bool has_member(const std::string& json, std::initializer_list<const char*> name
   });
 }
 
-int64_t read_records(const std::string& path, TextSplit split, const TakeRecord& take,
+int64_t read_records(const std::string& path, TextSplit split, const TakeRecord& take_record,
                      const std::vector<std::string>& columns) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const TakeRecord take = [&](Record record) {
+    record.folder = folder;
+    take_record(std::move(record));
+  };
   if (table_kind_of(path) != TableKind::none) return read_rows(path, columns, take);
   TextInput input(path);
   int64_t file_bytes = 0;

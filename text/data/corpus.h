@@ -21,6 +21,7 @@ struct Record {
   std::string text;  // the document, or the object as JSON
   bool is_json = false;
   std::string where;       // "stories.jsonl:12", for errors
+  std::string folder{};    // of the file: paths in the record are relative to it
   int64_t file_bytes = 0;  // read from the file since the record before
 };
 

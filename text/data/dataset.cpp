@@ -99,7 +99,7 @@ class DatasetWriter {
     const bool evaluates = eval_ && is_eval_document(counts_.samples, options_.eval_share);
     const int64_t times = evaluates ? 1 : copies(samples_of_file_, weight_);
     for (int64_t i = 0; i < times; ++i)
-      (evaluates ? *eval_ : train_).add_document(sample.tokens, sample.trained);
+      (evaluates ? *eval_ : train_).add_document(sample.tokens, sample.trained, sample.images);
     if (show_) show_(record, sample);
     ++counts_.samples;
     if (!evaluates) ++samples_of_file_;

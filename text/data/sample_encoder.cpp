@@ -1,5 +1,6 @@
 #include "text/data/sample_encoder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -30,10 +31,35 @@ void append_content(const JinjaValue& content, std::vector<std::string>& texts) 
       append_content(*text, texts);
 }
 
+std::string folder_of(const EncoderOptions& options) {
+  const fs::path tokenizer = options.tokenizer;
+  return (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
+}
+
+// What the headers of a record's images say; writes their sizes into the images, too.
+std::vector<DocumentImage> described(const Record& record, std::vector<ShownImage>& shown) {
+  std::vector<DocumentImage> images;
+  for (ShownImage& image : shown) {
+    try {
+      const ImageFacts facts = facts_of(image.source);
+      image.size = facts.size;
+      images.push_back({.extent = {}, .source = image.source, .facts = facts, .where = record.where});
+    } catch (const Error& error) {
+      throw Error(record.where + ": " + error.what(), error.where);
+    }
+  }
+  return images;
+}
+
+void train_all_but_images(ChatSample& chat) {
+  std::fill(chat.mask.begin(), chat.mask.end(), uint8_t{1});
+  for (const ImageExtent& image : chat.images)
+    std::fill(chat.mask.begin() + image.begin, chat.mask.begin() + image.end, uint8_t{0});
+}
+
 // The template that the options name: that of the tokenizer's folder, a file, or a built-in one.
 ChatTemplate chat_template_of(const EncoderOptions& options) {
-  const fs::path tokenizer = options.tokenizer;
-  const std::string folder = (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
+  const std::string folder = folder_of(options);
   const std::string& name = options.chat_template;
   if (name.empty()) return ChatTemplate::from_folder(folder);
   const SpecialTokens tokens = read_special_tokens(folder);
@@ -59,6 +85,7 @@ struct SampleEncoder::Parts {
   std::optional<ChatTemplate> chat;
   std::optional<ChatEncoder> conversations;
   std::string why_no_chat;  // "" where there are conversations
+  std::optional<ImageInput> images;
 };
 
 SampleEncoder::SampleEncoder(const EncoderOptions& options)
@@ -69,6 +96,9 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
   p.why_no_chat = "conversations and prompts need a tokenizer; bytes have no special tokens";
   if (options.tokenizer.empty()) return;
   p.tokenizer.emplace(options.tokenizer);
+  p.images = read_image_input(folder_of(options), options.image_longest_edge);
+  check(p.images || options.image_longest_edge == 0, "data.image_longest_edge = ", options.image_longest_edge,
+        ", but the model of ", options.tokenizer, " reads no images: omit it");
   try {
     p.chat.emplace(chat_template_of(options));
   } catch (const Error& error) {
@@ -77,13 +107,16 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
     p.why_no_chat = error.what();
     return;
   }
-  p.conversations.emplace(*p.tokenizer, *p.chat,
-                          ChatEncoder::Options{.last_turn_only = options.train_on == TrainOn::last});
+  p.conversations.emplace(
+      *p.tokenizer, *p.chat,
+      ChatEncoder::Options{.last_turn_only = options.train_on == TrainOn::last, .images = p.images});
 }
 
 SampleEncoder::~SampleEncoder() = default;
 
 int64_t SampleEncoder::vocab() const { return parts_->tokenizer ? parts_->tokenizer->vocab() : kByteVocab; }
+
+const std::optional<ImageInput>& SampleEncoder::image_input() const { return parts_->images; }
 
 Sample SampleEncoder::encode(const Record& record) const {
   if (!record.is_json) return of_text(record.text);
@@ -93,9 +126,17 @@ Sample SampleEncoder::encode(const Record& record) const {
 
 Sample SampleEncoder::of_conversation(const Record& record) const {
   check(parts_->conversations.has_value(), record.where, ": ", parts_->why_no_chat);
-  ChatSample chat = parts_->conversations->sample(parse_chat_record(record.text, record.where), record.where);
-  Sample sample{.tokens = std::move(chat.ids)};
-  if (options_.train_on != TrainOn::all) sample.trained = std::move(chat.mask);
+  ChatRecord read = parse_chat_record(record.text, record.where, record.folder);
+  std::vector<ShownImage>& shown = read.conversation.images;
+  check(shown.empty() || parts_->images, record.where,
+        ": has images, but no config.json beside the tokenizer ", options_.tokenizer,
+        " names a model that reads them: name the folder of such a model, or remove the images");
+  std::vector<DocumentImage> images = described(record, shown);
+  ChatSample chat = parts_->conversations->sample(read, record.where);
+  for (size_t i = 0; i < images.size(); ++i) images[i].extent = chat.images[i];
+  if (options_.train_on == TrainOn::all) train_all_but_images(chat);
+  Sample sample{.tokens = std::move(chat.ids), .images = std::move(images)};
+  if (options_.train_on != TrainOn::all || !sample.images.empty()) sample.trained = std::move(chat.mask);
   const auto warn = [&](bool happened, const char* text) {
     if (happened) sample.warnings.push_back(text);
   };
@@ -125,6 +166,7 @@ std::string SampleEncoder::identity() const {
     all["chat_template"] = parts_->chat->identity();
     all["train_on"] = name_of(options_.train_on);
   }
+  if (parts_->images) all["images"] = nlohmann::ordered_json::parse(to_json(*parts_->images));
   const std::string text = all.dump();
   return text.substr(1, text.size() - 2);
 }

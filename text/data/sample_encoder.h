@@ -11,6 +11,8 @@
 
 #include "runtime/named.h"
 #include "text/data/corpus.h"
+#include "text/data/token_images.h"
+#include "text/images/image_input.h"
 
 namespace flatshard {
 
@@ -23,6 +25,7 @@ struct EncoderOptions {
   std::string chat_template{};  // a built-in name or a file; empty: that of the tokenizer's folder
   std::string text_field = "text";  // of JSON lines that are not conversations
   TrainOn train_on = TrainOn::assistant;
+  int64_t image_longest_edge = 0;  // of images that the model reads; 0: that of the tokenizer's folder
 };
 
 // The texts of a record without a template: of a conversation those of its messages, of a prompt with its
@@ -32,6 +35,7 @@ std::vector<std::string> texts_of(const Record& record, const std::string& text_
 struct Sample {
   std::vector<int32_t> tokens{};
   std::vector<uint8_t> trained{};  // empty: all tokens
+  std::vector<DocumentImage> images{};
   std::vector<std::string> warnings{};
 };
 
@@ -43,7 +47,9 @@ class SampleEncoder {
   SampleEncoder& operator=(const SampleEncoder&) = delete;
 
   int64_t vocab() const;
-  // An Error begins with the record's `where`.
+  // How the model of the tokenizer's folder reads images; nothing if it reads none.
+  const std::optional<ImageInput>& image_input() const;
+  // Reads of images only the headers. An Error begins with the record's `where`.
   Sample encode(const Record& record) const;
   // The text of tokens, such as those of a sample.
   std::string decode(const std::vector<int32_t>& tokens) const;

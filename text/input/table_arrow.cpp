@@ -9,6 +9,7 @@
 #include <functional>
 #include <parquet/arrow/reader.h>
 
+#include "runtime/base64.h"
 #include "runtime/check.h"
 #include "runtime/dtype.h"
 #include "runtime/text.h"
@@ -83,14 +84,20 @@ LimitedMemory& memory() {
   return it;
 }
 
-bool is_picture(const DataType& type) {
-  const auto& structure = static_cast<const arrow::StructType&>(type);
-  const auto bytes = structure.GetFieldByName("bytes"), path = structure.GetFieldByName("path");
-  return type.num_fields() == 2 && bytes && path && arrow::is_binary_like(bytes->type()->id());
-}
-
 bool is_text(Type::type id) {
   return id == Type::STRING || id == Type::LARGE_STRING || id == Type::STRING_VIEW;
+}
+
+bool is_bytes(Type::type id) {
+  return id == Type::BINARY || id == Type::LARGE_BINARY || id == Type::BINARY_VIEW;
+}
+
+// The form that data sets of Hugging Face have for images.
+bool is_image(const DataType& type) {
+  const auto& structure = static_cast<const arrow::StructType&>(type);
+  const auto bytes = structure.GetFieldByName("bytes"), path = structure.GetFieldByName("path");
+  return type.num_fields() == 2 && bytes && path && is_bytes(bytes->type()->id()) &&
+         is_text(path->type()->id());
 }
 
 const DataType& without_dictionary(const DataType& type) {
@@ -141,7 +148,7 @@ std::string why_unreadable(const DataType& type, int levels = 1) {
     case Type::LARGE_LIST_VIEW:
       return of_members();
     case Type::STRUCT:
-      return is_picture(type) ? "pictures" : of_members();
+      return is_image(type) ? "" : of_members();
     case Type::MAP: {
       const auto& map = static_cast<const arrow::MapType&>(type);
       if (!is_text(map.key_type()->id())) return "maps whose keys are not texts";
@@ -233,6 +240,15 @@ void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
   json += '}';
 }
 
+// Of an image.
+void write_bytes(const Array& array, int64_t row, std::string& json) {
+  const std::string_view bytes = array.type_id() == Type::BINARY ? as<arrow::BinaryArray>(array).GetView(row)
+                                 : array.type_id() == Type::LARGE_BINARY
+                                     ? as<arrow::LargeBinaryArray>(array).GetView(row)
+                                     : as<arrow::BinaryViewArray>(array).GetView(row);
+  json.append("\"").append(to_base64(bytes)).append("\"");
+}
+
 void write_present(const Array& array, int64_t row, std::string& json) {
   switch (array.type_id()) {
     case Type::BOOL:
@@ -292,6 +308,10 @@ void write_present(const Array& array, int64_t row, std::string& json) {
           array.type()->fields(),
           [&](int i) -> const Array& { return *members.emplace_back(structure.field(i)); }, row, json);
     }
+    case Type::BINARY:
+    case Type::LARGE_BINARY:
+    case Type::BINARY_VIEW:
+      return write_bytes(array, row, json);
     default:  // dates, times, decimals
       return write_text(value_of("a value", array.GetScalar(row))->ToString(), json);
   }

@@ -4,8 +4,9 @@
 // Parquet file, or one record batch of an Arrow file, are in memory at a time.
 //
 // A row is a JSON object of its columns. Lists are arrays, structs and maps with text keys are objects,
-// dates, times and decimals are texts as Arrow prints them, NaN is null. Columns of bytes, such as pictures,
-// have no such form, and are an Error unless other columns are chosen.
+// dates, times and decimals are texts as Arrow prints them, NaN is null. Images, which are structs of bytes
+// and path, have their bytes as base64. Other columns of bytes have no such form, and are an Error unless
+// other columns are chosen.
 
 #include <cstdint>
 #include <memory>

@@ -80,6 +80,7 @@ struct DataConfig {
   std::string text_field = "text";
   std::vector<std::string> columns{};  // of tables; empty: all
   TrainOn train_on = TrainOn::assistant;
+  int64_t image_longest_edge = 0;  // 0: that of the tokenizer's folder
   int64_t seq_len = 0;
   int64_t vocab = 0;  // 0: at least three quarters of the model's
   Packing packing = Packing::wrapped;

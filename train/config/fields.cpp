@@ -1,6 +1,7 @@
 #include "train/config/fields.h"
 
 #include "text/data/mixture.h"
+#include "text/images/resize.h"
 
 namespace flatshard {
 namespace {
@@ -224,6 +225,10 @@ std::vector<Field> data_fields(DataConfig& data) {
       {"data.columns", &data.columns, "columns to read of Parquet and Arrow tables; empty = all", moves_rate},
       {"data.train_on", &data.train_on,
        "trained part of conversations: the assistant's turns, the last of them, or all tokens", moves_rate},
+      {"data.image_longest_edge", &data.image_longest_edge,
+       "longest side of images in pixels, which decides on their patches and tokens; 0 = that of the "
+       "tokenizer's folder",
+       within(0, kMaxImageSide), moves_rate},
       {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens), reorders},
       {"data.vocab", &data.vocab,
        "vocabulary size that token files must have; 0 = from three quarters of model.vocab up to all of it",

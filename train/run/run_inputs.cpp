@@ -25,7 +25,8 @@ EncoderOptions encoder_options(const Config& config) {
   return {.tokenizer = tokenizer_folder(config),
           .chat_template = config.data.chat_template,
           .text_field = config.data.text_field,
-          .train_on = config.data.train_on};
+          .train_on = config.data.train_on,
+          .image_longest_edge = config.data.image_longest_edge};
 }
 
 // Other token files that runs have made of this text, with other settings or of earlier content; "" if none.

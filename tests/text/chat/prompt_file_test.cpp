@@ -45,6 +45,15 @@ TEST_CASE("turns of \"conversations\" may be messages, and keep their text") {
   CHECK(records[0].question == "a");
 }
 
+TEST_CASE("a conversation shows images, whose paths begin at the file of prompts") {
+  test::write_text("asked/prompts.jsonl",
+                   R"({"messages": [{"role": "user", "content": "<image>What"}], "image": "a.png"})");
+  const PromptRecord record = read_prompt_file("asked/prompts.jsonl").at(0);
+  REQUIRE(record.conversation->images.size() == 1);
+  CHECK(record.conversation->images[0].source.path == "asked/a.png");
+  CHECK(record.question == "What");
+}
+
 TEST_CASE("an answer is added to its record, whose members keep their order") {
   const auto records = records_of(R"({"z": 1, "prompt": "p", "answer": "old", "a": [2]})");
   CHECK(with_answer(records[0], "say \"hi\"\n") == R"({"z":1,"prompt":"p","answer":"say \"hi\"\n","a":[2]})");

@@ -118,9 +118,9 @@ TEST_CASE("a table is known by its first bytes, and a file that only has its nam
 
 TEST_CASE("chosen columns are the members of the rows, and a wrong name is refused with those there are") {
   if (lacks_arrow()) return;
-  CHECK(rows_of(table("pictures.parquet"), {"caption"}) == Texts{R"({"caption":"A cat."})"});
-  CHECK(test::missing_from(error_of(table("pictures.parquet")),
-                           {"\"image\"", "pictures", "data.columns", "\"caption\""}) == "");
+  CHECK(rows_of(table("sounds.parquet"), {"caption"}) == Texts{R"({"caption":"A cat."})"});
+  CHECK(test::missing_from(error_of(table("sounds.parquet")),
+                           {"\"sound\"", "bytes without", "data.columns", "\"caption\""}) == "");
   for (const char* name : {"chats.parquet", "stream.arrow"}) {
     const Texts rows = rows_of(table(name), {"score", "source"});  // in the order of the table
     REQUIRE(rows.size() == 10);
