@@ -89,14 +89,34 @@ struct Documents {
   std::vector<int64_t> lengths;
 };
 
+// Space for the images of a lane; none if there are none, or if damaged rules make them huge.
+struct ImageSpace {
+  ImageSpace(const TokenFile& file, const DataOptions& options) {
+    constexpr int64_t kMostValues = 1 << 20;
+    if (!file.has_images()) return;
+    const ImageSizes most = most_images(file.image_input().rules, options);
+    if (most.patches > kMostValues / most.width) return;
+    patches.resize(static_cast<size_t>(most.patches * most.width));
+    indices.resize(static_cast<size_t>(most.patches + most.frames + 1 + most.rows));
+    int32_t* const i = indices.data();
+    batch = {.patches = tensor_of(patches.data(), {most.patches, most.width}),
+             .patch_positions = tensor_of(i, {1, most.patches}),
+             .frames = tensor_of(i + most.patches, {most.frames + 1}),
+             .rows = tensor_of(i + most.patches + most.frames + 1, {most.rows})};
+  }
+  std::vector<float> patches;
+  std::vector<int32_t> indices;
+  ImageBatch batch{};
+};
+
 // Checks the batches of the first steps.
-void check_batches(const Data& data, int64_t seq_len, int64_t rows, int64_t vocab) {
+void check_batches(const Data& data, int64_t seq_len, int64_t rows, int64_t vocab, const ImageBatch& images) {
   constexpr int64_t kSteps = 4;
   const int64_t n = rows * seq_len;
   std::vector<int32_t> tokens(static_cast<size_t>(n)), positions(tokens), targets(tokens);
   std::vector<int32_t> starts(static_cast<size_t>(n + 1));
   const Batch space{tensor_of(tokens.data(), {n}), tensor_of(positions.data(), {n}),
-                    tensor_of(targets.data(), {n}), tensor_of(starts.data(), {n + 1})};
+                    tensor_of(targets.data(), {n}), tensor_of(starts.data(), {n + 1}), images};
   for (int64_t step = 0; step < std::min(kSteps, 2 * data.steps_per_epoch()); ++step) {
     int64_t count = 0;
     for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane) {
@@ -133,12 +153,13 @@ void check_packing(const TokenFile& file) {
         {Packing::best_fit_split, Truncation::keep_start, Padding::right, 2, false},
         {Packing::none, Truncation::keep_start, Padding::left, 1, true}})
     refusal([&] {
-      const Data data(file, {.seq_len = kSeqLen,
-                             .lane_sequences = rows,
-                             .total_sequences = 2,
-                             .packing = {packing, truncation, padding},
-                             .shuffle = shuffle});
-      check_batches(data, kSeqLen, rows, std::max<int64_t>(1, file.vocab()));
+      const DataOptions options{.seq_len = kSeqLen,
+                                .lane_sequences = rows,
+                                .total_sequences = 2,
+                                .packing = {packing, truncation, padding},
+                                .shuffle = shuffle};
+      const Data data(file, options);
+      check_batches(data, kSeqLen, rows, std::max<int64_t>(1, file.vocab()), ImageSpace(file, options).batch);
     });
 }
 

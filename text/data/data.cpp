@@ -37,6 +37,40 @@ int64_t Permutation::operator[](int64_t i) const {
   return static_cast<int64_t>(at);
 }
 
+ImageSizes most_images(const ImageRules& rules, const DataOptions& options) {
+  const int64_t patches = patches_of_sequence(options.packing, rules);
+  const int64_t frames =
+      std::min(patches / fewest_patches_of_frame(rules), options.seq_len / tokens_of_frame(rules));
+  return {.patches = options.lane_sequences * patches,
+          .width = 3 * rules.patch_size * rules.patch_size,
+          .axes = 1,
+          .frames = options.lane_sequences * frames,
+          .rows = options.lane_sequences * frames * tokens_of_frame(rules)};
+}
+
+namespace {
+
+// The ends of an image's frames among the patches, behind the last end of the images before it.
+void write_frames(const LaneImage& image, int32_t* last_end, int64_t patches) {
+  for (const ImageFrame& frame : layout_of(image).frames) {
+    patches += frame.patches();
+    *++last_end = static_cast<int32_t>(patches);
+  }
+}
+
+// Where the image tokens of an image are in the lane.
+void write_rows(const LaneImage& image, const int32_t* tokens, int32_t* rows) {
+  const ImageExtent& extent = image.image.extent;
+  int64_t found = 0;
+  for (int64_t t = image.at; t < image.at + extent.end - extent.begin; ++t)
+    if (tokens[t] == image.file->image_input().token && found++ < extent.tokens)
+      *rows++ = static_cast<int32_t>(t);
+  check(found == extent.tokens, image.file->path(), ": is damaged: ", found,
+        " tokens stand for an image, must be ", extent.tokens);
+}
+
+}  // namespace
+
 Data::Data(std::span<const TokenFile* const> files, std::span<const double> weights, DataOptions options)
     : options_(options), mixture_({1}) {
   std::vector<int64_t> sizes;
@@ -151,6 +185,42 @@ Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {
       static_cast<int32_t>(options_.lane_sequences * options_.seq_len);
   Batch batch = space;
   batch.boundaries = space.boundaries.slice(0, boundaries);
+  if (!space.images.patches.empty()) batch.images = read_images(step, lane, space);
+  return batch;
+}
+
+std::vector<LaneImage> Data::images_of(int64_t step, int64_t lane) const {
+  std::vector<LaneImage> images;
+  for (int64_t row = 0; row < options_.lane_sequences; ++row) {
+    const Place at = place(step, lane * options_.lane_sequences + row);
+    at.source->sequences.append_images(at.sequence, row, images);
+  }
+  return images;
+}
+
+ImageBatch Data::read_images(int64_t step, int64_t lane, const Batch& space) const {
+  std::vector<LaneImage> images = images_of(step, lane);
+  ImageBatch batch = space.images;
+  int64_t patches = 0, frames = 0, rows = 0;
+  int32_t* const starts = batch.frames.as<int32_t>();
+  starts[0] = 0;
+  for (const LaneImage& lane_image : images) {
+    const ImageExtent& image = lane_image.image.extent;
+    check(frames + image.frames < batch.frames.size() && patches + image.patches <= batch.patches.shape[0] &&
+              rows + image.tokens <= batch.rows.size(),
+          lane_image.file->path(), ": the images of a lane are larger than planned");
+    write_frames(lane_image, starts + frames, patches);
+    write_rows(lane_image, space.tokens.as<int32_t>(), batch.rows.as<int32_t>() + rows);
+    frames += image.frames;
+    patches += image.patches;
+    rows += image.tokens;
+  }
+  loader_->load(lane, std::move(images), batch.patches.as<float>(), batch.patch_positions.as<int32_t>());
+  if (options_.shuffle || !ends_epoch(step + 1)) loader_->expect(lane, images_of(step + 1, lane));
+  batch.patches = batch.patches.slice(0, patches);
+  batch.patch_positions = batch.patch_positions.beginning({1, patches});
+  batch.frames = batch.frames.slice(0, frames + 1);
+  batch.rows = batch.rows.slice(0, rows);
   return batch;
 }
 

@@ -9,6 +9,7 @@
 // weights, continues at the next sequence of every file: the function then also depends on where it resumed.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +42,10 @@ struct DataOptions {
   bool shuffle = true;
   uint64_t seed = 0;
 };
+
+// The most that the images of a lane have, or are planned to have: its sequences are packed into so many
+// places.
+ImageSizes most_images(const ImageRules& rules, const DataOptions& options);
 
 // Where the batch of a step begins: at a sequence, by its index in the order of an epoch.
 struct DataPosition {
@@ -75,7 +80,9 @@ class Data {
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
   // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
-  // sequence (one per token unless sequences are wrapped) plus one; the result is cut to those in use.
+  // sequence (one per token unless sequences are wrapped) plus one; the result is cut to those in use. So are
+  // its images: `space` has most_images(), or no tensors where a model reads no images. Then begins to load
+  // the images of the same lane in the next step.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The number of targets in all lanes of a step, without ignored ones; and of the sequences of each source.
   int64_t target_count(int64_t step) const;
@@ -100,6 +107,8 @@ class Data {
   };
   // The one at this index in a step.
   Place place(int64_t step, int64_t index) const;
+  std::vector<LaneImage> images_of(int64_t step, int64_t lane) const;
+  ImageBatch read_images(int64_t step, int64_t lane, const Batch& space) const;
   // The steps from `sequence` to the end of the epoch.
   int64_t steps_left(int64_t sequence) const;
 
@@ -108,6 +117,7 @@ class Data {
   std::vector<Source> sources_;
   int64_t count_ = 0;  // sequences of all sources
   Mixture mixture_;
+  std::shared_ptr<ImageLoader> loader_ = std::make_shared<ImageLoader>();  // copies share it
 };
 
 }  // namespace flatshard

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
+#include <optional>
 
 #include "runtime/check.h"
 
@@ -15,7 +17,77 @@ int64_t count_targets(const TokenFile& file, Piece piece) {
   return std::count(trained.begin() + 1, trained.end(), uint8_t{1});
 }
 
+int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rules) {
+  return options.max_patches > 0 ? options.max_patches : most_patches(rules);
+}
+
+namespace {
+
+// The images of documents, which are asked for in order.
+class ImagesOfDocuments {
+ public:
+  explicit ImagesOfDocuments(const TokenFile& file) : file_(file) {
+    if (file.has_images())
+      file.images()->each([&](const TokenImage& image) { images_.push_back(image.extent); });
+  }
+  std::span<const ImageExtent> in(int64_t begin, int64_t end) {
+    const size_t first = next_;
+    for (; next_ < images_.size() && images_[next_].begin < end; ++next_)
+      check(images_[next_].begin >= begin && images_[next_].end <= end, file_.path(),
+            ": is damaged: an image is in two documents");
+    return std::span(images_).subspan(first, next_ - first);
+  }
+
+ private:
+  const TokenFile& file_;
+  std::vector<ImageExtent> images_;
+  size_t next_ = 0;
+};
+
+// How many patches the images have; nothing if some of their tokens are not in the piece.
+std::optional<int64_t> patches_in(std::span<const ImageExtent> images, Piece piece) {
+  int64_t patches = 0;
+  for (const ImageExtent& image : images) {
+    if (image.begin < piece.begin || image.end > piece.begin + piece.length) return {};
+    patches += image.patches;
+  }
+  return patches;
+}
+
+// The sequences that have room, by their free places for tokens and for patches.
+class Rooms {
+ public:
+  void add(size_t sequence, int64_t tokens, int64_t patches) {
+    by_tokens_[tokens][patches].push_back(sequence);
+  }
+
+  struct Room {
+    size_t sequence;
+    int64_t tokens, patches;
+  };
+  // Removes the fullest sequence that has enough room, the oldest of several; nothing if there is none.
+  std::optional<Room> take(int64_t tokens, int64_t patches) {
+    for (auto room = by_tokens_.lower_bound(tokens); room != by_tokens_.end(); ++room) {
+      const auto found = room->second.lower_bound(patches);
+      if (found == room->second.end()) continue;
+      const Room taken{found->second.front(), room->first, found->first};
+      found->second.pop_front();
+      if (found->second.empty()) room->second.erase(found);
+      if (room->second.empty()) by_tokens_.erase(room);
+      return taken;
+    }
+    return {};
+  }
+
+ private:
+  std::map<int64_t, std::map<int64_t, std::deque<size_t>>> by_tokens_;  // oldest first
+};
+
+}  // namespace
+
 PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len) {
+  ImagesOfDocuments images(file);
+  const int64_t max_patches = file.has_images() ? patches_of_sequence(options, file.image_input().rules) : 0;
   file.each_document([&](int64_t begin, int64_t length) {
     if (length == 0) {
       ++losses_.empty;
@@ -24,51 +96,78 @@ PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& op
     const int64_t excess = std::max<int64_t>(0, length - seq_len);
     if (options.packing == Packing::best_fit_split) {
       for (int64_t at = 0; at < length; at += seq_len)
-        add(file, {begin + at, static_cast<int32_t>(std::min(seq_len, length - at))});
+        add(file, {begin + at, static_cast<int32_t>(std::min(seq_len, length - at))}, 0);
+      return;
+    }
+    const Piece piece{options.truncation == Truncation::keep_end ? begin + excess : begin,
+                      static_cast<int32_t>(length - excess)};
+    const std::optional<int64_t> patches = patches_in(images.in(begin, begin + length), piece);
+    if (!patches || *patches > max_patches) {
+      ++losses_.images;
       return;
     }
     if (excess > 0) ++losses_.truncated;
     losses_.truncated_tokens += excess;
-    if (options.truncation == Truncation::keep_end) begin += excess;
-    add(file, {begin, static_cast<int32_t>(length - excess)});
+    add(file, piece, *patches);
   });
   if (options.packing != Packing::none) {
-    fit_best(seq_len);
+    fit_best(seq_len, max_patches);
     return;
   }
   for (size_t i = 0; i <= pieces_.size(); ++i) begins_.push_back(i);
 }
 
-void PackedSequences::add(const TokenFile& file, Piece piece) {
+void PackedSequences::add(const TokenFile& file, Piece piece, int64_t patches) {
   if (count_targets(file, piece) == 0) {
     ++losses_.untrained;
     return;
   }
   pieces_.push_back(piece);
   used_tokens_ += piece.length;
+  used_patches_ += patches;
+  if (file.has_images()) patches_.push_back(patches);
 }
 
-void PackedSequences::fit_best(int64_t seq_len) {
-  std::stable_sort(pieces_.begin(), pieces_.end(),
-                   [](const Piece& a, const Piece& b) { return a.length > b.length; });
+// Pieces that take the larger share of a sequence, of its tokens or of its patches, come first.
+void PackedSequences::sort_by_size(int64_t seq_len, int64_t max_patches) {
+  if (patches_.empty()) {
+    std::stable_sort(pieces_.begin(), pieces_.end(),
+                     [](const Piece& a, const Piece& b) { return a.length > b.length; });
+    return;
+  }
+  const auto share = [&](size_t i) {
+    return std::max(pieces_[i].length * max_patches, patches_[i] * seq_len);
+  };
+  std::vector<size_t> order(pieces_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return share(a) > share(b); });
+  std::vector<Piece> pieces;
+  std::vector<int64_t> patches;
+  for (const size_t i : order) {
+    pieces.push_back(pieces_[i]);
+    patches.push_back(patches_[i]);
+  }
+  pieces_ = std::move(pieces);
+  patches_ = std::move(patches);
+}
+
+void PackedSequences::fit_best(int64_t seq_len, int64_t max_patches) {
+  sort_by_size(seq_len, max_patches);
+  // Sequences with less room for patches than any document needs are full.
+  const int64_t least = patches_.empty() ? 0 : *std::min_element(patches_.begin(), patches_.end());
   std::vector<size_t> sequence_of(pieces_.size()), sizes;  // sizes: in pieces
-  std::map<int64_t, std::deque<size_t>> by_room;  // sequences with this many free places, oldest first
+  Rooms rooms;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const int64_t length = pieces_[i].length;
-    auto found = by_room.lower_bound(length);
-    size_t sequence = sizes.size();
-    int64_t room = seq_len;
-    if (found == by_room.end()) {
+    const int64_t length = pieces_[i].length, patches = patches_.empty() ? 0 : patches_[i];
+    std::optional<Rooms::Room> room = rooms.take(length, patches);
+    if (!room) {
+      room = {sizes.size(), seq_len, max_patches};
       sizes.push_back(0);
-    } else {
-      room = found->first;
-      sequence = found->second.front();
-      found->second.pop_front();
-      if (found->second.empty()) by_room.erase(found);
     }
-    if (room > length) by_room[room - length].push_back(sequence);
-    sequence_of[i] = sequence;
-    ++sizes[sequence];
+    if (room->tokens > length && room->patches - patches >= least)
+      rooms.add(room->sequence, room->tokens - length, room->patches - patches);
+    sequence_of[i] = room->sequence;
+    ++sizes[room->sequence];
   }
   begins_.push_back(0);
   for (const size_t size : sizes) begins_.push_back(begins_.back() + size);
@@ -76,6 +175,7 @@ void PackedSequences::fit_best(int64_t seq_len) {
   std::vector<size_t> next(begins_.begin(), begins_.end() - 1);
   for (size_t i = 0; i < pieces_.size(); ++i) ordered[next[sequence_of[i]]++] = pieces_[i];
   pieces_ = std::move(ordered);
+  patches_ = {};
 }
 
 }  // namespace flatshard

@@ -8,6 +8,10 @@
 //   best_fit_split  the same, with longer documents cut into pieces of seq_len
 //   none            one document in each sequence, cut to seq_len
 // With the last three, documents without a token to train on are dropped, and sequences are padded.
+//
+// Images are never cut. Files with images have only best_fit and none, whose sequences have max_patches
+// places for patches, too; a document is dropped if it has more, or if cutting it would take away tokens of
+// an image.
 
 #include <cstdint>
 #include <string>
@@ -15,6 +19,7 @@
 
 #include "runtime/named.h"
 #include "text/data/token_file.h"
+#include "text/images/image_rules.h"
 
 namespace flatshard {
 
@@ -34,7 +39,11 @@ struct PackingOptions {
   Packing packing = Packing::wrapped;
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
+  int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
 };
+
+// The places for patches of a sequence.
+int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rules);
 
 // Tokens of the file that belong together.
 struct Piece {
@@ -61,18 +70,22 @@ class PackedSequences {
     int64_t untrained = 0;         // documents dropped because none of their tokens is a target
     int64_t truncated = 0;         // documents that lost tokens
     int64_t truncated_tokens = 0;  // the tokens they lost
+    int64_t images = 0;            // documents dropped because their images do not fit
   };
   const Losses& losses() const { return losses_; }
   int64_t used_tokens() const { return used_tokens_; }
+  int64_t used_patches() const { return used_patches_; }
 
  private:
-  void add(const TokenFile& file, Piece piece);
-  void fit_best(int64_t seq_len);
+  void add(const TokenFile& file, Piece piece, int64_t patches);
+  void sort_by_size(int64_t seq_len, int64_t max_patches);
+  void fit_best(int64_t seq_len, int64_t max_patches);
 
-  std::vector<Piece> pieces_;   // by sequence
-  std::vector<size_t> begins_;  // of each sequence in pieces_, and the end
+  std::vector<Piece> pieces_;     // by sequence
+  std::vector<int64_t> patches_;  // of the pieces, until they are fitted; empty in a file without images
+  std::vector<size_t> begins_;    // of each sequence in pieces_, and the end
   Losses losses_;
-  int64_t used_tokens_ = 0;
+  int64_t used_tokens_ = 0, used_patches_ = 0;
 };
 
 // The tokens of a piece that are targets: all trained ones but the first, which nothing predicts.

@@ -8,6 +8,9 @@ namespace flatshard {
 
 Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64_t seq_len)
     : file_(file), packing_(packing), seq_len_(seq_len) {
+  check(!file.has_images() || packing.packing == Packing::best_fit || packing.packing == Packing::none,
+        file.path(), ": has images, which data.packing = \"", packing.packing,
+        "\" could cut: set data.packing = \"best_fit\" or \"none\"");
   if (packing.packing == Packing::wrapped || packing.packing == Packing::documents) {
     count_ = (file.size() - 1) / seq_len;
     check(count_ > 0, file.path(), ": has ", file.size(), " tokens",
@@ -17,7 +20,10 @@ Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64
     packed_.emplace(file, packing, seq_len);
     count_ = packed_->count();
     check(count_ > 0, file.path(), ": none of its ", file.document_count(),
-          " documents has a token to train on within data.seq_len = ", seq_len);
+          " documents has a token to train on within data.seq_len = ", seq_len,
+          file.has_images() ? str(", or images that fit it and data.max_patches = ",
+                                  patches_of_sequence(packing, file.image_input().rules))
+                            : "");
   }
 }
 
@@ -63,6 +69,23 @@ void Sequences::read_window(int64_t sequence, int32_t* tokens, int32_t* targets)
   for (const int64_t end : ends_in(sequence)) targets[end - 1] = kIgnoredTarget;
 }
 
+int64_t Sequences::first_place(int64_t sequence) const {
+  if (packing_.padding == Padding::right) return 0;
+  int64_t used = 0;
+  for (const Piece piece : packed_->pieces(sequence)) used += piece.length;
+  return seq_len_ - used;
+}
+
+void Sequences::append_images(int64_t sequence, int64_t row, std::vector<LaneImage>& images) const {
+  if (sequence < 0 || !file_.has_images()) return;
+  int64_t t = row * seq_len_ + first_place(sequence);
+  for (const Piece piece : packed_->pieces(sequence)) {
+    for (const TokenImage& image : file_.images()->images_in(piece.begin, piece.begin + piece.length))
+      images.push_back({&file_, image, t + image.extent.begin - piece.begin});
+    t += piece.length;
+  }
+}
+
 int64_t Sequences::read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const {
   const int64_t S = seq_len_, at = row * S;
   int32_t* tokens = space.tokens.as<int32_t>() + at;
@@ -77,9 +100,7 @@ int64_t Sequences::read(int64_t sequence, int64_t row, const Batch& space, int64
   }
   add_boundary(0);
   if (sequence >= 0 && packed_) {
-    int64_t used = 0;
-    for (const Piece piece : packed_->pieces(sequence)) used += piece.length;
-    int64_t t = packing_.padding == Padding::left ? S - used : 0;
+    int64_t t = first_place(sequence);
     for (const Piece piece : packed_->pieces(sequence)) {
       if (t > 0) add_boundary(t);
       read_piece(piece, tokens + t, targets + t);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/tensor.h"
+#include "text/data/image_loader.h"
 #include "text/data/packing.h"
 #include "text/data/token_file.h"
 
@@ -50,12 +51,16 @@ class Sequences {
   // Writes one sequence into a row of the batch, behind so many boundaries; returns the new number of them.
   // Index -1 is an empty sequence, whose targets are ignored.
   int64_t read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
+  // Appends the images of a sequence in this row of a lane.
+  void append_images(int64_t sequence, int64_t row, std::vector<LaneImage>& images) const;
   // Null unless sequences are packed by documents.
   const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
 
  private:
   void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
   void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
+  // Where the first piece of a packed sequence begins in its row.
+  int64_t first_place(int64_t sequence) const;
   // Where documents end within a window, as the positions of their successors: in 1 to seq_len.
   std::vector<int64_t> ends_in(int64_t sequence) const;
 

@@ -127,13 +127,6 @@ void read_processor(const Part& processor, ImageRules& rules) {
   rules.tile_edge = processor.object("max_image_size").size("longest_edge", 364);
 }
 
-std::optional<ImageFamily> family_of(const Part& config) {
-  const std::string type = config.text("model_type");
-  if (type == "idefics2") return ImageFamily::idefics2;
-  if (type == "idefics3" || type == "smolvlm") return ImageFamily::idefics3;
-  return {};
-}
-
 void check_token_count(const Part& processor, const ImageRules& rules) {
   const int64_t side = rules.tile_edge / rules.patch_size / std::max<int64_t>(rules.scale, 1);
   const int64_t tokens = rules.family == ImageFamily::idefics2 ? rules.latents : side * side;
@@ -143,11 +136,17 @@ void check_token_count(const Part& processor, const ImageRules& rules) {
 
 }  // namespace
 
+std::optional<ImageFamily> image_family_of(const std::string& type) {
+  if (type == "idefics2") return ImageFamily::idefics2;
+  if (type == "idefics3" || type == "smolvlm") return ImageFamily::idefics3;
+  return {};
+}
+
 std::optional<ImageInput> read_image_input(const std::string& folder, int64_t longest_edge) {
   const std::string config_path = folder + "/config.json";
   const Json config_json = read_object(config_path);
   const Part config{config_json, config_path + ": "};
-  const std::optional<ImageFamily> family = family_of(config);
+  const std::optional<ImageFamily> family = image_family_of(config.text("model_type"));
   if (!family) return {};
   ImageInput input;
   input.rules.family = *family;

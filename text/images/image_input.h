@@ -16,6 +16,9 @@ struct ImageInput {
   bool operator==(const ImageInput&) const = default;
 };
 
+// Of the models whose config.json has this model_type; nothing if they read no images.
+std::optional<ImageFamily> image_family_of(const std::string& model_type);
+
 // Of a model folder of Hugging Face transformers, from its config.json, and processor_config.json or
 // preprocessor_config.json; what they leave out is as in transformers 5. Nothing if the folder has no
 // config.json or the model reads no images. A `longest_edge` above 0 replaces that of the folder. An Error

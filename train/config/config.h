@@ -86,6 +86,7 @@ struct DataConfig {
   Packing packing = Packing::wrapped;
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
+  int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
   bool shuffle = true;
 };
 

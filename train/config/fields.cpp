@@ -242,6 +242,10 @@ std::vector<Field> data_fields(DataConfig& data) {
        "which tokens of a document longer than data.seq_len best_fit and none use", reorders},
       {"data.padding", &data.padding, "where best_fit and none pad sequences that documents do not fill",
        moves_rate},
+      {"data.max_patches", &data.max_patches,
+       "patches of images per sequence: best_fit and none put no more into one; 0 = those of the largest "
+       "image of the model",
+       within(0, kMostTokens), reorders},
       {"data.shuffle", &data.shuffle, "shuffle the sequences in every epoch", reorders},
   };
 }

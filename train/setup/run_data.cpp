@@ -16,7 +16,8 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
           .total_sequences = evaluation ? sequences * s.batching.ranks : s.batching.total_sequences,
           .packing = {.packing = s.config.data.packing,
                       .truncation = s.config.data.truncation,
-                      .padding = s.config.data.padding},
+                      .padding = s.config.data.padding,
+                      .max_patches = s.config.data.max_patches},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
@@ -67,6 +68,20 @@ void check_file(const TokenFile& file, const std::string& tokenizer, const RunSe
         ", or, if both are right, data.vocab = ", file.vocab());
 }
 
+// Images are read as the model's folder says, and as they were when the tokens were made.
+void check_images(const TokenFile& file, const RunSetup& setup) {
+  if (!file.has_images()) return;
+  const std::string& path = file.path();
+  check(image_family_of(setup.model.family).has_value(), path, ": has images, and the model, a ",
+        setup.model.family, ", reads only text: set model.init_from to a model that reads images");
+  const std::string folder = tokenizer_folder(setup.config);
+  const std::optional<ImageInput> input =
+      folder.empty() ? std::nullopt : read_image_input(folder, setup.config.data.image_longest_edge);
+  check(!input || *input == file.image_input(), path, ": was made for images as ",
+        to_json(file.image_input()), ", but the model in ", folder, " reads them as ",
+        input ? to_json(*input) : "", ": make it again with prepare");
+}
+
 // Files of one run must have the same tokenizer, as far as they tell.
 void check_alike(const std::deque<TokenFile>& files) {
   constexpr const char* kRemedy = ": make both with the same tokenizer";
@@ -94,9 +109,13 @@ RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)
       files(opened(named_files(paths), setup.config.data.max_samples)),
       data(pointers_to(files), evaluation ? std::vector<double>{} : setup.config.data.weights,
            data_options(setup, evaluation)),
-      seq_len(setup.seq_len()) {
+      seq_len(setup.seq_len()),
+      packing(data_options(setup, evaluation).packing) {
   const std::string tokenizer = tokenizer_of(setup.config);
-  for (const TokenFile& file : files) check_file(file, tokenizer, setup);
+  for (const TokenFile& file : files) {
+    check_file(file, tokenizer, setup);
+    check_images(file, setup);
+  }
   check_alike(files);
 }
 
@@ -142,12 +161,21 @@ std::string RunData::describe_file(size_t i) const {
   if (const PackedSequences* const packed = sequences.packed()) {
     const auto places = static_cast<double>(sequences.count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
+    if (file.has_images()) {
+      const int64_t patches = patches_of_sequence(packing, file.image_input().rules);
+      text += str(" with tokens, to ",
+                  fixed(100 * static_cast<double>(packed->used_patches()) /
+                            static_cast<double>(sequences.count() * patches),
+                        1),
+                  "% with patches of images");
+    }
     const PackedSequences::Losses& losses = packed->losses();
     const auto add = [&](int64_t count, const char* what, const char* loss) {
       if (count > 0) text += str(", ", counted(count, what), loss);
     };
     add(losses.empty, "empty document", " dropped");
     add(losses.untrained, "document", " without trained tokens dropped");
+    add(losses.images, "document", " dropped whose images do not fit data.seq_len and data.max_patches");
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");
   }

@@ -28,6 +28,7 @@ struct RunData {
   std::deque<TokenFile> files;     // at fixed addresses
   Data data;
   int64_t seq_len;
+  PackingOptions packing;
 
  private:
   std::string describe_file(size_t i) const;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/test.h"
+#include "tests/text/data/image_tokens.h"
 #include "text/data/data.h"
 
 using namespace flatshard;
@@ -199,4 +200,110 @@ TEST_CASE("a token file keeps its manifest, and is refused if mask or manifest a
   CHECK(error_with(47, 127).find("it is cut off or damaged") != std::string::npos);
   CHECK(test::error_of([] { TokenFile good(kPath); }) == "");
   std::filesystem::remove(kPath);
+}
+
+namespace {
+
+// A picture of 8 patches, 16 x 10 pixels in patches of 4.
+const std::string kPicture = test::picture("rgb.jpeg");
+
+// The lengths of the documents of each sequence.
+std::vector<std::vector<int>> packed(const TokenFile& file, int64_t seq_len, const PackingOptions& options,
+                                     PackedSequences::Losses& losses) {
+  const PackedSequences sequences(file, options, seq_len);
+  losses = sequences.losses();
+  std::vector<std::vector<int>> lengths;
+  for (int64_t i = 0; i < sequences.count(); ++i) {
+    lengths.emplace_back();
+    for (const Piece piece : sequences.pieces(i)) lengths.back().push_back(piece.length);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+TEST_CASE("sequences have places for tokens and for patches, and best_fit puts no more into one") {
+  test::write_image_tokens(kPath, {{{kPicture}, 2}, {{kPicture}, 3}, {{}, 5}, {{kPicture}, 4}, {{}, 9}});
+  const TokenFile file(kPath);
+  PackedSequences::Losses losses;
+  using Lengths = std::vector<std::vector<int>>;
+  PackingOptions options{.packing = Packing::best_fit, .max_patches = 8};
+  CHECK(packed(file, 20, options, losses) == Lengths{{6}, {7, 5}, {8, 9}});
+  options.max_patches = 16;
+  CHECK(packed(file, 20, options, losses) == Lengths{{6, 7, 5}, {8, 9}});
+  CHECK(losses.images == 0);
+  options.max_patches = 0;  // of the largest image, 16
+  CHECK(packed(file, 20, options, losses) == Lengths{{6, 7, 5}, {8, 9}});
+  CHECK(PackedSequences(file, options, 20).used_patches() == 24);
+  CHECK(patches_of_sequence(options, file.image_input().rules) == 16);
+}
+
+TEST_CASE("an image is never cut: a document whose images do not fit is dropped and counted") {
+  test::write_image_tokens(kPath, {{{kPicture}, 2}, {{kPicture, kPicture}, 2}, {{kPicture}, 9}, {{}, 9}});
+  const TokenFile file(kPath);
+  PackedSequences::Losses losses;
+  using Lengths = std::vector<std::vector<int>>;
+  for (const Packing packing : {Packing::none, Packing::best_fit}) {
+    CHECK(packed(file, 8, {.packing = packing, .max_patches = 8}, losses).size() == 3);
+    CHECK(losses.images == 1);  // of two images
+    CHECK(losses.truncated == 2);
+    CHECK(packed(file, 7, {.packing = packing, .truncation = Truncation::keep_end, .max_patches = 16},
+                 losses) == (packing == Packing::none ? Lengths{{6}, {7}} : Lengths{{7}, {6}}));
+    CHECK(losses.images == 2);  // keeping the end would cut an image
+    CHECK(losses.truncated == 1);
+  }
+  CHECK(test::missing_from(
+            test::error_of([&] { Data(file, {.seq_len = 20, .packing = {.packing = Packing::documents}}); }),
+            {kPath, "has images", "data.packing = \"documents\" could cut",
+             "data.packing = \"best_fit\" or \"none\""}) == "");
+  test::write_image_tokens(kPath, {{{kPicture}, 2}});
+  const TokenFile one(kPath);
+  CHECK(test::missing_from(test::error_of([&] {
+                             Data(one,
+                                  {.seq_len = 20, .packing = {.packing = Packing::none, .max_patches = 7}});
+                           }),
+                           {"none of its 1 documents", "images that fit it and data.max_patches = 7"}) == "");
+}
+
+TEST_CASE("best_fit fills sequences by tokens and patches together") {
+  std::vector<test::ImageDocument> documents;
+  for (int i = 0; i < 200; ++i)
+    documents.push_back(
+        {std::vector<std::string>(static_cast<size_t>(i * 7 % 4), kPicture), 2 + i * 13 % 29});
+  test::write_image_tokens(kPath, documents);
+  const TokenFile file(kPath);
+  const PackedSequences found(file, {.packing = Packing::best_fit, .max_patches = 48}, 64);
+  int64_t tokens = 0, patches = 0;
+  for (int64_t i = 0; i < found.count(); ++i) {
+    int64_t length = 0, in_sequence = 0;
+    for (const Piece piece : found.pieces(i)) {
+      length += piece.length;
+      for (const TokenImage& image : file.images()->images_in(piece.begin, piece.begin + piece.length))
+        in_sequence += image.extent.patches;
+    }
+    CHECK(length <= 64);
+    CHECK(in_sequence <= 48);
+    tokens += length;
+    patches += in_sequence;
+  }
+  CHECK(tokens == file.size());
+  CHECK(tokens == found.used_tokens());
+  CHECK(patches == found.used_patches());
+  CHECK(10 * tokens > 9 * 64 * found.count());  // at least nine tenths full
+}
+
+TEST_CASE("an image in two documents is refused") {
+  std::vector<test::ImageDocument> documents{{{kPicture}, 2}, {{}, 3}};
+  test::write_image_tokens(kPath, documents);
+  std::string bytes;
+  {
+    std::ifstream in(kPath, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  const int64_t start = 48 + 24;  // of the starts, behind 9 tokens
+  bytes[static_cast<size_t>(start + 8)] = 2;
+  std::ofstream(kPath, std::ios::binary) << bytes;
+  const TokenFile file(kPath);
+  CHECK(test::error_of([&] { PackedSequences(file, {.packing = Packing::none}, 20); }) ==
+        "packing_test.tok: is damaged: an image is in two documents");
 }

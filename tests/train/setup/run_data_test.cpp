@@ -1,6 +1,7 @@
 #include "train/setup/run_data.h"
 
 #include "tests/test.h"
+#include "tests/text/data/image_tokens.h"
 
 using namespace flatshard;
 
@@ -73,6 +74,33 @@ TEST_CASE("packing counts the documents that are too long, empty or not trained"
       "steps");
   CHECK(said(Packing::best_fit_split).find("truncated") == std::string::npos);
   CHECK(said(Packing::none).find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
+}
+
+TEST_CASE("a file with images says how full its sequences are, and what was dropped for images") {
+  const std::string picture = test::picture("rgb.jpeg");  // 8 patches, 4 tokens
+  test::write_image_tokens(kPath, {{{picture}, 4}, {{picture, picture}, 2}, {{}, 4}});
+  RunSetup setup = setup_of(100, 1, 0, Packing::none);
+  setup.model.family = "idefics2";
+  setup.config.data.max_patches = 10;
+  CHECK(RunData(kPath, setup, false).describe() ==
+        "run_data_test.tok: 22 tokens in 3 documents, 2 sequences filled to 75.0% with tokens, to 40.0% with "
+        "patches of images, 1 document dropped whose images do not fit data.seq_len and data.max_patches; an "
+        "epoch is 2 steps");
+}
+
+TEST_CASE("images are refused by a model of text, and if the model reads them otherwise") {
+  test::write_image_tokens(kPath, {{{test::picture("rgb.jpeg")}, 4}});
+  RunSetup setup = setup_of(100, 1, 0, Packing::none);
+  const auto error = [&] { return test::error_of([&] { RunData(kPath, setup, false); }); };
+  CHECK(error() ==
+        "run_data_test.tok: has images, and the model, a llama, reads only text: set model.init_from to a "
+        "model that reads images");
+  setup.model.family = "idefics2";
+  CHECK(error() == "");
+  setup.config.data.tokenizer = str(kSourceDir, "/tests/golden/image_folders/idefics2");
+  CHECK(test::missing_from(error(),
+                           {kPath, "was made for images as ", "\"patch_size\":4", "image_folders/idefics2",
+                            "\"patch_size\":8", "make it again with prepare"}) == "");
 }
 
 TEST_CASE("data.max_samples uses the first documents, as if the file ended after them") {

@@ -1,0 +1,59 @@
+#pragma once
+// Token files with images for tests. An image is a token 91, two tokens 90, which is <image>, and a token 91.
+
+#include <string>
+#include <vector>
+
+#include "source_dir.h"
+#include "text/data/token_file.h"
+
+namespace flatshard::test {
+
+inline ImageInput small_image_input() {
+  return {.rules = {.patch_size = 4,
+                    .position_side = 8,
+                    .longest_edge = 16,
+                    .shortest_edge = 8,
+                    .splits = false,
+                    .latents = 2},
+          .token = 90};
+}
+
+inline std::string picture(const std::string& name) { return str(kSourceDir, "/tests/golden/images/", name); }
+
+// Images, by their paths, and then so many trained tokens 1, 2, 3, ...
+struct ImageDocument {
+  std::vector<std::string> images;
+  int text = 2;
+};
+
+inline void write_image_tokens(const std::string& path, const std::vector<ImageDocument>& documents) {
+  const ImageInput input = small_image_input();
+  TokenWriter writer(path, 100);
+  writer.set_manifest(R"({"images":)" + to_json(input) + "}");
+  for (const ImageDocument& document : documents) {
+    std::vector<int32_t> tokens;
+    std::vector<DocumentImage> images;
+    for (const std::string& source : document.images) {
+      const auto begin = static_cast<int64_t>(tokens.size());
+      tokens.insert(tokens.end(), {91, 90, 90, 91});
+      const ImageFacts facts = facts_of({.path = source});
+      const ImageLayout layout = layout_of(input.rules, facts.size);
+      images.push_back({.extent = {.begin = begin,
+                                   .end = begin + 4,
+                                   .tokens = layout.tokens,
+                                   .frames = std::ssize(layout.frames),
+                                   .patches = layout.patches},
+                        .source = {.path = source},
+                        .facts = facts,
+                        .where = "chats.jsonl:" + std::to_string(writer.document_count() + 1)});
+    }
+    std::vector<uint8_t> trained(tokens.size(), 0);
+    for (int i = 1; i <= document.text; ++i) tokens.push_back(i);
+    trained.resize(tokens.size(), 1);
+    writer.add_document(tokens, trained, images);
+  }
+  writer.finish();
+}
+
+}  // namespace flatshard::test
