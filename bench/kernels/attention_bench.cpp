@@ -233,6 +233,21 @@ const std::vector<AttentionSetting>& test_settings() {
       {.queries = {64, 3}, .Hq = 1, .Hkv = 1, .D = 2, .window = 9},
       {.queries = {4, 5}, .Hq = 2, .Hkv = 1, .D = 4, .window = 3, .softcap = 0.75},
       {.queries = {2}, .Hq = 2, .Hkv = 1, .D = 2, .window = 20, .keys = {141}, .softcap = 50},
+      {.queries = {0}, .Hq = 2, .Hkv = 1, .D = 4},
+      {.queries = {0, 0}, .Hq = 2, .Hkv = 1, .D = 8, .causal = false, .keys = {2, 1}},
+      {.queries = {2, 1}, .Hq = 2, .Hkv = 1, .D = 8, .causal = false, .keys = {0, 0}},
+      {.queries = {4, 0, 3}, .Hq = 2, .Hkv = 2, .D = 72, .causal = false, .packed = true},
+  };
+  return all;
+}
+
+// Models that see attend to all patches of an image, or of a window of it, and from latents to patches. There
+// may be no patches, or no latents.
+const std::vector<AttentionSetting>& vision_settings() {
+  static const std::vector<AttentionSetting> all{
+      {.queries = {4, 0, 3}, .Hq = 2, .Hkv = 2, .D = 72, .causal = false},
+      {.queries = {5, 2}, .Hq = 1, .Hkv = 1, .D = 80, .causal = false},
+      {.queries = {2, 1, 2, 0}, .Hq = 2, .Hkv = 1, .D = 96, .causal = false, .keys = {5, 0, 3, 2}},
   };
   return all;
 }
@@ -261,12 +276,15 @@ const std::vector<TypedSetting>& vm_settings() {
       {DType::bf16, {.queries = {130}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
       {DType::f16, {.queries = {3, 67}, .Hq = 2, .Hkv = 1, .D = 64, .keys = {130, 70}}},
       {DType::f16, {.queries = {97, 1}, .Hq = 2, .Hkv = 2, .D = 80, .causal = false}},
+      {DType::bf16, {.queries = {70, 0, 45}, .Hq = 2, .Hkv = 2, .D = 72, .causal = false, .packed = true}},
+      {DType::bf16, {.queries = {64, 16}, .Hq = 4, .Hkv = 1, .D = 96, .causal = false, .keys = {164, 7}}},
       {DType::bf16, {.queries = {150}, .Hq = 2, .Hkv = 1, .D = 96, .window = 37}},
       {DType::bf16, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 64, .window = 37, .softcap = 1}},
       {DType::bf16, {.queries = {70, 58}, .Hq = 1, .Hkv = 1, .D = 128}},
       {DType::bf16, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 256}},
       {DType::f32, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
       {DType::f32, {.queries = {40, 33}, .Hq = 1, .Hkv = 1, .D = 128, .window = 20}},
+      {DType::f32, {.queries = {16, 33}, .Hq = 4, .Hkv = 1, .D = 72, .causal = false, .keys = {40, 5}}},
       {DType::f32, {.queries = {35}, .Hq = 1, .Hkv = 1, .D = 256, .causal = false}},
       {DType::f32, {.queries = {40}, .Hq = 2, .Hkv = 1, .D = 64, .softcap = 1}},
   };
@@ -307,9 +325,11 @@ std::vector<Case> attention_cases(Scale scale) {
     }
   };
   if (scale == Scale::golden) {
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const double softcap : {0.0, 0.5})
         add(dtype, {{.queries = {9, 4}, .Hq = 4, .Hkv = 2, .D = 8, .window = 5, .softcap = softcap}});
+      add(dtype, vision_settings());
+    }
   } else if (scale == Scale::vm) {
     for (const auto& [dtype, setting] : vm_settings()) add(dtype, {setting});
   } else if (scale == Scale::bench) {
@@ -320,6 +340,7 @@ std::vector<Case> attention_cases(Scale scale) {
   } else {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       add(dtype, test_settings());
+      add(dtype, vision_settings());
       for (const AttentionSetting& s : forward_settings()) cases.push_back(forward_case(dtype, s));
     }
   }

@@ -61,13 +61,14 @@ Drawn draw(Random& random) {
     }
     s.Hkv = below(random, 2) + 1;
     s.Hq = s.Hkv * one_of<int64_t>(random, {1, 2, 3, 4, 7, 8, 16});
-    s.D = one_of<int64_t>(random, {8, 64, 64, 72, 96, 128, 128, 136, 256});
+    s.D = one_of<int64_t>(random, {8, 64, 64, 72, 80, 96, 128, 128, 136, 256});
     s.causal = below(random, 4) > 0;
     if (s.causal && below(random, 3) == 0) s.window = length(random);
     if (below(random, 4) == 0) s.softcap = 1;
     s.packed = below(random, 3) == 0;
     if (!s.packed && below(random, 3) == 0)
-      for (const int64_t queries : s.queries) s.keys.push_back(queries + below(random, 130));
+      for (const int64_t queries : s.queries)
+        s.keys.push_back(s.causal ? queries + below(random, 130) : below(random, 8) > 0 ? length(random) : 0);
     if (rows > 0 && rows <= kMostRows && products(s) <= kMostProducts) return drawn;
   }
 }
