@@ -97,8 +97,8 @@ void cast(Stream& stream, const Cast& a) {
         a.x.shape, "; they must have the same number of elements");
   check(is_float(a.y.dtype) && is_float(a.x.dtype), "cast: from ", a.x.dtype, " to ", a.y.dtype,
         "; both must be f32, bf16 or f16");
-  check(a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ", a.x.dtype,
-        " to ", a.y.dtype, " in place; x and y must not share memory");
+  check(a.y.empty() || a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ",
+        a.x.dtype, " to ", a.y.dtype, " in place; x and y must not share memory");
   const int64_t y_stride = stride_or_width("cast: y", a.y_stride, a.y.shape[-1]),
                 x_stride = stride_or_width("cast: x", a.x_stride, a.x.shape[-1]);
   const bool contiguous = y_stride == a.y.shape[-1] && x_stride == a.x.shape[-1];

@@ -20,7 +20,8 @@ Args checked(const char* op, Args a, const char* rows_name, const Tensor& rows, 
         rows.shape[1], ")");
   check(a.index.dtype == DType::i32 && a.index.size() == rows.shape[0], op, ": index is ", a.index.dtype, " ",
         a.index.shape, ", must be i32 with one element for each of ", rows.shape[0], " rows");
-  check(a.y.empty() || a.y.data == nullptr || a.y.data != a.x.data, op, ": x and y must not share memory");
+  check(a.y.empty() || a.x.empty() || a.y.data == nullptr || a.y.data != a.x.data, op,
+        ": x and y must not share memory");
   a.y_stride = stride_or_width(op, a.y_stride, a.y.shape[1]);
   a.x_stride = stride_or_width(op, a.x_stride, a.x.shape[1]);
   return a;

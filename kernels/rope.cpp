@@ -26,9 +26,9 @@ void check_rotation(const char* op, const Rotation& r) {
   check(first >= 0 && second >= 0 && third >= 0 && first + second + third == r.table.shape[1] / 2, op,
         ": sections of ", first, ", ", second, " and ", third, " pairs, must have ", r.table.shape[1] / 2,
         " in total, as the table has");
-  check(r.table.shape[1] == D || r.y.data == r.x.data, op, ": rotates ", r.table.shape[1], " of ", D,
-        " elements, which must be in place");
-  check(r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
+  check(r.table.shape[1] == D || r.x.empty() || r.y.data == r.x.data, op, ": rotates ", r.table.shape[1],
+        " of ", D, " elements, which must be in place");
+  check(r.x.empty() || r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
         ": in place with strides ", r.x_stride, " and ", r.y_stride, "; they must be equal");
 }
 

@@ -187,7 +187,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     if (golden && dtype == DType::f16) continue;
-    for (const int64_t n : golden ? std::vector<int64_t>{100} : std::vector<int64_t>{1, 16, 53}) {
+    for (const int64_t n : golden ? std::vector<int64_t>{100} : std::vector<int64_t>{0, 1, 16, 53}) {
       for (const DType to : {DType::f32, DType::bf16, DType::f16}) cases.push_back(cast_case(dtype, to, n));
       if (!golden && n > 1)
         for (const DType to : {DType::f32, dtype}) cases.push_back(cast_columns_case(dtype, to, 5, n));
@@ -199,6 +199,8 @@ std::vector<Case> elementwise_cases(Scale scale) {
     }
     if (golden) continue;
     cases.push_back(add_case(dtype, 8205));  // several blocks on every device
+    for (const DType to : {DType::f32, dtype}) cases.push_back(cast_columns_case(dtype, to, 0, 5));
+    cases.push_back(place_case(dtype, 0, 16, 0, 8));
     for (const auto& [width, first, C] :
          {std::array<int64_t, 3>{24, 8, 16}, {16, 0, 16}, {16, 0, 0}, {16, 16, 0}, {13, 4, 5}, {16, 3, 8}})
       cases.push_back(place_case(dtype, 5, width, first, C));

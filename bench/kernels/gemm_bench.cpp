@@ -173,6 +173,32 @@ std::vector<Case> added_and_packed_cases(DType dtype) {
   return cases;
 }
 
+// The products of a linear layer without rows: y and dx are empty, dw is zero or as it was.
+std::vector<Case> without_rows(DType dtype) {
+  std::vector<Case> cases;
+  for (const bool packed : {false, true}) {
+    cases.push_back(gemm_case(
+        {dtype, dtype, 0, 9, 5, {.transpose_b = true, .bias = true, .addend = true, .packed = packed}}));
+    cases.push_back(gemm_case({dtype, dtype, 0, 5, 9, {.packed = packed}}));
+    for (const DType out : {dtype, DType::f32})
+      for (const bool accumulate : {false, true})
+        cases.push_back(gemm_case(
+            {dtype, out, 9, 5, 0, {.transpose_a = true, .accumulate = accumulate, .packed = packed}}));
+  }
+  for (const bool accumulate : {false, true}) {
+    cases.push_back(gemm_case({dtype, DType::f32, 5, 9, 0, {.transpose_b = true, .accumulate = accumulate}}));
+    cases.push_back(gemm_case({dtype,
+                               DType::f32,
+                               40,
+                               70,
+                               0,
+                               {.transpose_a = true, .transpose_b = true, .accumulate = accumulate}}));
+    cases.push_back(bias_case(dtype, 0, 5, 5, accumulate));
+    cases.push_back(bias_case(dtype, 0, 16, 40, accumulate));
+  }
+  return cases;
+}
+
 std::vector<Case> test_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -196,6 +222,7 @@ std::vector<Case> test_cases() {
     cases.push_back(bias_case(dtype, 67, 5, 5, false));
     cases.push_back(bias_case(dtype, 130, 9, 9));
     cases.push_back(bias_case(dtype, 70, 16, 40));
+    std::ranges::move(without_rows(dtype), std::back_inserter(cases));
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
     std::ranges::move(added_and_packed_cases(dtype), std::back_inserter(cases));
   }

@@ -140,7 +140,8 @@ std::vector<Case> layernorm_cases(Scale scale) {
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t C : {7, 48}) cases.push_back(forward_case(dtype, 5, C, dtype, 16));
-    for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
+    for (const auto& [rows, C] :
+         {std::pair<int64_t, int64_t>{0, 7}, {1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
       cases.push_back(forward_case(dtype, rows, C, dtype));
       for (const Wanted& wanted :
            {Wanted{}, {.accumulate = false}, {.db = false}, {.dw = false}, {.dw = false, .db = false}})

@@ -185,7 +185,8 @@ std::vector<Case> qk_norm_cases(Scale scale) {
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const Sizes& n : {Sizes{1, 1, 1, 2},
+    for (const Sizes& n : {Sizes{0, 2, 1, 6},
+                           {1, 1, 1, 2},
                            {5, 4, 2, 16},
                            {3, 3, 1, 34},
                            {67, 2, 1, 6},

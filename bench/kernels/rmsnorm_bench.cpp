@@ -148,7 +148,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t C : {7, 48}) cases.push_back(forward_case(dtype, {5, C, Style::llama, 16}, dtype));
-    for (const Sizes& s : {Sizes{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}, {3, 7, Style::gemma}}) {
+    for (const Sizes& s : {Sizes{0, 7}, {1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}, {3, 7, Style::gemma}}) {
       for (const bool adds : {false, true}) cases.push_back(forward_case(dtype, s, dtype, adds));
       const bool adds = s.rows % 2 == 0;
       for (const BackwardStyle& how : {BackwardStyle{.accumulate_dx = adds},

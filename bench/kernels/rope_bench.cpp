@@ -222,7 +222,8 @@ std::vector<Case> rope_cases(Scale scale) {
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const Sizes& n : {Sizes{1, 1, 2, 1},
+    for (const Sizes& n : {Sizes{0, 2, 32, 1},
+                           {1, 1, 2, 1},
                            {3, 2, 32, 20},
                            {4, 1, 6, 30},
                            {2, 3, 34, 9},

@@ -121,6 +121,8 @@ std::vector<Case> swiglu_cases(Scale scale) {
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    append(dtype, 0, 17, Layout::separate);
+    append(dtype, 0, 16, Layout::packed);
     append(dtype, 1, 1, Layout::separate);
     append(dtype, 3, 17, Layout::separate);
     append(dtype, 5, 16, Layout::packed);
