@@ -23,6 +23,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
       key_heads_(config.kv_heads),
       head_dim_(config.head_dim),
       window_(config.window_of(layer)),
+      causal_(config.causal),
       scale_(config.attention_scale()),
       softcap_(static_cast<float>(*config.attention_softcap)),
       interleaved_rope_(config.interleaved_rope),
@@ -61,7 +62,7 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
 }
 
 AttentionMask SelfAttention::mask(const Context& c) const {
-  return {.cu_seqlens = c.boundaries, .causal = true, .window = window_};
+  return {.cu_seqlens = c.boundaries, .causal = causal_, .window = window_};
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {

@@ -40,6 +40,7 @@ class SelfAttention {
   void rotate(Context& c, const Tensor& packed, bool back) const;
 
   int64_t layer_, query_heads_, key_heads_, head_dim_, window_;
+  bool causal_;
   float scale_, softcap_;
   bool interleaved_rope_;
   Tensor rope_table_;  // empty if this layer does not rotate

@@ -69,6 +69,41 @@ void check_rotation(Problems& problems, const ModelConfig& c) {
   check_factors(problems, "long_factor", c.rope_scaling.long_factor, width / 2);
 }
 
+void check_vision(Problems& problems, const ModelConfig& c) {
+  if (!c.vision) return;
+  const VisionConfig& v = *c.vision;
+  const auto within = [&](const char* key, int64_t value, int64_t max) {
+    return problems.check(value > 0 && value <= max, "model.vision.", key, " is ", value,
+                          ", must be from 1 to ", max);
+  };
+  within("layers", v.layers, kMaxLayers);
+  within("ffn", v.ffn, kMaxFfn);
+  if (within("hidden", v.hidden, kMaxWidth) && within("heads", v.heads, kMaxWidth))
+    problems.check(v.hidden % v.heads == 0, "model.vision.heads = ", v.heads,
+                   " does not divide model.vision.hidden = ", v.hidden);
+  constexpr int64_t kMostPatch = 512, kMostImage = 1 << 16;
+  if (within("patch_size", v.patch_size, kMostPatch) && within("image_size", v.image_size, kMostImage))
+    problems.check(v.image_size >= v.patch_size, "model.vision.image_size = ", v.image_size,
+                   " is less than model.vision.patch_size = ", v.patch_size);
+  problems.check(v.norm_eps >= 0 && v.norm_eps <= kMostFloat, "model.vision.norm_eps is ", v.norm_eps,
+                 ", must be from 0 to ", kMostFloat);
+  problems.check(v.image_token >= 0 && v.image_token < c.vocab, "model.vision.image_token is ", v.image_token,
+                 ", must be from 0 to ", c.vocab - 1, ", below model.vocab");
+  if (v.connector == ConnectorKind::pixel_shuffle) {
+    within("scale", v.scale, 64);
+    return;
+  }
+  const PerceiverConfig& p = v.perceiver;
+  within("perceiver.latents", p.latents, kMaxWidth);
+  within("perceiver.layers", p.layers, kMaxLayers);
+  within("perceiver.head_dim", p.head_dim, kMaxWidth);
+  problems.check(p.norm_eps >= 0 && p.norm_eps <= kMostFloat, "model.vision.perceiver.norm_eps is ",
+                 p.norm_eps, ", must be from 0 to ", kMostFloat);
+  if (within("perceiver.heads", p.heads, kMaxWidth) && within("perceiver.kv_heads", p.kv_heads, kMaxWidth))
+    problems.check(p.heads % p.kv_heads == 0, "model.vision.perceiver.kv_heads = ", p.kv_heads,
+                   " does not divide model.vision.perceiver.heads = ", p.heads);
+}
+
 // Every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
   Problems problems;
@@ -130,6 +165,7 @@ void check_model(const ModelConfig& c) {
   problems.check(c.heads % c.kv_heads == 0, "model.kv_heads = ", c.kv_heads,
                  " does not divide model.heads = ", c.heads);
   check_rotation(problems, c);
+  check_vision(problems, c);
   problems.raise();
 }
 
@@ -200,6 +236,9 @@ const std::vector<Family>& families() {
        .qk_norm = true,
        .qk_norm_width = QkNormWidth::all_heads},
       {.name = "smollm3", .rope_theta = 2e6, .no_rope_every = 4, .tied = true},
+      {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
+      {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
+      {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
   };
   return rows;
 }
@@ -226,6 +265,10 @@ ModelConfig resolved(ModelConfig c) {
   c.partial_rotary_factor = c.partial_rotary_factor.value_or(f.partial_rotary_factor);
   c.attention_multiplier = c.attention_multiplier.value_or(f.attention_multiplier);
   c.linear_bias = f.linear_bias;
+  check(c.vision.has_value() == f.connector.has_value(), "model.family = ", c.family,
+        f.connector ? " reads images and needs the sizes of its tower: start from the config.json of a model"
+                    : " does not read images, but the model has a tower");
+  if (c.vision) c.vision->connector = *f.connector;
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
   c.tied = c.tied.value_or(f.tied);

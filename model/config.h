@@ -18,6 +18,9 @@ enum class NormKind { rms, layer };
 enum class MlpKind { swiglu, geglu, gelu };  // GELU with tanh
 enum class PositionKind { rotary, learned };
 enum class QkNormWidth { head, all_heads };
+// What makes rows of the text's width of the patches of a frame: a resampler with a row for each of its
+// latents, or a linear layer of squares of patches (vision.h).
+enum class ConnectorKind { perceiver, pixel_shuffle };
 
 // The defaults are those of Llama. Which norms a block has, and which of its projections are fused, follows
 // from its name table (names.h).
@@ -45,6 +48,7 @@ struct Family {
   bool qkv_bias = false;             // q, k and v projections have a bias
   bool linear_bias = false;          // the attention output and MLP projections have a bias
   bool tied = false;                 // the output head shares the token embedding
+  std::optional<ConnectorKind> connector{};  // of models that read images; empty: text only
 };
 
 const std::vector<Family>& families();
@@ -74,6 +78,27 @@ struct Adapter {
 };
 using Adapters = std::map<std::string, Adapter>;  // by the path of the layer
 
+// The resampler of a connector.
+struct PerceiverConfig {
+  int64_t latents = 64, layers = 3, heads = 16, kv_heads = 4, head_dim = 96;
+  double norm_eps = 1e-6;
+};
+
+// The tower that reads the patches of images, and the connector after it. Images are cut into frames, which
+// are images of their own here, with image_size / patch_size positions to a side.
+struct VisionConfig {
+  int64_t layers = 0, hidden = 0, heads = 0, ffn = 0;
+  int64_t patch_size = 0, image_size = 0;
+  double norm_eps = 1e-6;
+  int64_t image_token = 0;      // the token of the text that stands for a row of the connector
+  PerceiverConfig perceiver{};  // of ConnectorKind::perceiver
+  int64_t scale = 2;            // of pixel_shuffle: a square of scale x scale patches is a row
+  ConnectorKind connector = ConnectorKind::pixel_shuffle;  // set by resolved() from the family
+
+  int64_t positions() const { return (image_size / patch_size) * (image_size / patch_size); }
+  int64_t patch_width() const { return 3 * patch_size * patch_size; }
+};
+
 struct ModelConfig {
   std::string family = "llama";
   int64_t layers = 0, hidden = 0, heads = 0;
@@ -96,6 +121,7 @@ struct ModelConfig {
   RopeScalingConfig rope_scaling{};
   Adapters adapters{};
   std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
+  std::optional<VisionConfig> vision{};              // of the families that read images
   bool fp32_norms = false;  // the parameters of norms stay fp32 where they are frozen
 
   // Set by resolved() from the family.
@@ -108,6 +134,7 @@ struct ModelConfig {
   bool embedding_scale = false;
   bool interleaved_rope = false;
   bool linear_bias = false;
+  bool causal = true;  // attention
 
   // Of a resolved config.
   int64_t window_of(int64_t block) const;

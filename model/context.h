@@ -15,6 +15,29 @@ namespace flatshard {
 class KvCache;
 struct TextRows;
 
+// The rows of a micro-batch's inputs.
+struct RowCounts {
+  int64_t tokens = 0;
+  int64_t patches = 0, frames = 0;  // of its images
+};
+
+// Where the connector of a model that reads images takes rows from, and puts them (image_rows.h).
+struct ConnectorMoves {
+  Tensor squares;               // pixel shuffle: (P), the patches in the order of their squares
+  Tensor patches, latents;      // perceiver: (P), (F L), their rows in [patches; latents] of each frame
+  Tensor latent_of_row;         // (F L): 0 to L - 1, for each frame
+  Tensor query_ends, key_ends;  // (F + 1): boundaries of frames among latents, and among both
+};
+
+// The images of a micro-batch, in the order of their tokens: P patches of F frames become R rows of text.
+struct ImageInputs {
+  Tensor patches;    // (P, W) f32 or of the activations' dtype
+  Tensor positions;  // (P) i32
+  Tensor frames;     // (F + 1) i32: where frames begin among the patches
+  Tensor rows;       // (R) i32: the tokens whose embeddings they replace
+  ConnectorMoves moves;
+};
+
 // Identifies the random numbers of one micro-batch: those of every layer and element follow from it.
 struct RandomDraw {
   uint64_t seed, step;
@@ -28,6 +51,7 @@ struct Context {
   Tensor targets;                        // (N) i32
   Tensor target_weights;                 // (N) f32, the factor of each token's loss
   Tensor losses;                         // (N) f32, written by the last layer
+  ImageInputs images{};                  // of models that read images
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)
   int64_t head_chunk = 0;                // tokens whose logits exist at once (kernels/head.h)

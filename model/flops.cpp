@@ -8,8 +8,8 @@ FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
   const ModelConfig& c = model.config();
   // A weight takes part in a product of the forward pass, one for dx, and, unless frozen, one for dw.
   int64_t trained = 0, frozen = 0;
-  for (const ParamList& list : model.param_lists())
-    for (const ParamSpec& spec : list.specs()) {
+  for (size_t at = static_cast<size_t>(model.embedding_layer()); at < model.param_lists().size(); ++at)
+    for (const ParamSpec& spec : model.param_lists()[at].specs()) {
       const bool multiplies = spec.role == ParamRole::weight || spec.role == ParamRole::adapter ||
                               (*c.tied && spec.name == param_names(c.family).embedding + ".weight");
       if (multiplies) (spec.trainable ? trained : frozen) += spec.parameter_count();

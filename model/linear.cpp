@@ -100,7 +100,7 @@ std::vector<Linear::Run> Linear::runs(bool joined) const {
 }
 
 Tensor Linear::columns(const Tensor& y, Run run) const {
-  if (y.empty()) return y;
+  if (y.shape.rank() < 2) return y;  // there is none
   const Layer &first = layers_[run.begin], &last = layers_[run.end - 1];
   return packed_columns(y, first.column, {y.shape[0], last.column + last.out - first.column});
 }

@@ -2,9 +2,21 @@
 
 #include "kernels/rope.h"
 #include "model/transformer.h"
+#include "model/vision.h"
 
 namespace flatshard {
-Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut) : config_(config), cut_(cut) {
+namespace {
+
+int count_vision_layers(const ModelConfig& config) {
+  if (!config.vision) return 0;
+  const bool perceiver = config.vision->connector == ConnectorKind::perceiver;
+  return static_cast<int>(2 + config.vision->layers + (perceiver ? config.vision->perceiver.layers : 0));
+}
+
+}  // namespace
+
+Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut)
+    : config_(config), cut_(cut), embedding_layer_(count_vision_layers(config)) {
   const auto any_block = [&](auto&& is) {
     for (int64_t i = 0; i < config.layers; ++i)
       if (config.rotates(i) && is(i)) return true;
@@ -13,12 +25,13 @@ Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut) : config_(c
   const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.rotated_width()}); };
   if (any_block([&](int64_t i) { return !config.has_window_rope(i); })) rope_table_ = table();
   if (any_block([&](int64_t i) { return config.has_window_rope(i); })) window_rope_table_ = table();
-  const int blocks = static_cast<int>(config.layers) * (cut == LayerCut::halves ? 2 : 1);
+  const int blocks = static_cast<int>(config.layers) * layers_of_block();
   const bool tied = *config.tied;
-  for (int i = 0; i <= blocks; ++i) param_list_of_.push_back(i);
-  param_list_of_.push_back(tied ? 0 : blocks + 1);
+  const int head = embedding_layer_ + blocks + 1;
+  for (int i = 0; i < head; ++i) param_list_of_.push_back(i);
+  param_list_of_.push_back(tied ? embedding_layer_ : head);
 
-  param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
+  param_lists_.resize(static_cast<size_t>(tied ? head : head + 1));
   layers_.push_back(make_layers());
 }
 
@@ -41,7 +54,8 @@ Model::Layers Model::make_layers() {
     return param_lists_[static_cast<size_t>(param_list_of_[layer])];
   };
   Layers layers;
-  auto embedding = std::make_unique<EmbeddingLayer>(list(0), config_);
+  if (config_.vision) add_vision_layers(layers);
+  auto embedding = std::make_unique<EmbeddingLayer>(list(layers.size()), config_);
   const ParamId embedding_weight = embedding->weight();
   layers.push_back(std::move(embedding));
   for (int64_t i = 0; i < config_.layers; ++i) {
@@ -54,6 +68,18 @@ Model::Layers Model::make_layers() {
   }
   layers.push_back(std::make_unique<HeadLayer>(list(layers.size()), config_, embedding_weight));
   return layers;
+}
+
+void Model::add_vision_layers(Layers& layers) {
+  const VisionConfig& vision = *config_.vision;
+  const auto add = [&]<class L, class... Args>(const Args&... args) {
+    layers.push_back(std::make_unique<L>(param_lists_[layers.size()], config_, args...));
+  };
+  add.operator()<PatchEmbedding>();
+  for (int64_t i = 0; i < vision.layers; ++i) add.operator()<TowerBlock>(i);
+  if (vision.connector == ConnectorKind::pixel_shuffle) return add.operator()<PixelShuffle>();
+  add.operator()<ModalityProjection>();
+  for (int64_t i = 0; i < vision.perceiver.layers; ++i) add.operator()<PerceiverLayer>(i);
 }
 
 Shape Model::largest_output(int first, int end, const RowCounts& rows) const {

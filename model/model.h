@@ -1,7 +1,9 @@
 #pragma once
 // A decoder-only transformer: a sequence of layers (embedding, blocks, head), and for each layer the list of
-// parameters that it works with. With tied embeddings the first and the last layer share a list, otherwise
-// each has its own. The model knows nothing of ranks, shards or optimizers.
+// parameters that it works with. In a model that reads images, the layers of its tower and its connector come
+// first (vision.h), and the embedding merges their rows into those of the text. With tied embeddings the
+// first and the last layer share a list, otherwise each has its own. The model knows nothing of ranks, shards
+// or optimizers.
 //
 // forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x, in the
 // same place, which has room for either; parameter gradients are written or added to g, where the tensor of a
@@ -22,11 +24,6 @@
 
 namespace flatshard {
 
-// The rows of a micro-batch's inputs.
-struct RowCounts {
-  int64_t tokens = 0;
-};
-
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -38,6 +35,11 @@ class Layer {
   // The same layer of another lane: it works with the same parameters.
   virtual std::unique_ptr<Layer> clone() const = 0;
 };
+
+// The gradient of a layer's input, in the place of that of its output.
+inline Tensor gradient_of_input(const Tensor& dx, const Tensor& x) {
+  return {dx.data, dx.dtype, x.shape, dx.device};
+}
 
 // A block is one layer, or two: attention and MLP, each with the norm before it.
 enum class LayerCut { blocks, halves };
@@ -53,6 +55,9 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   int layer_count() const { return static_cast<int>(param_list_of_.size()); }
+  // The layers before it read images.
+  int embedding_layer() const { return embedding_layer_; }
+  int layers_of_block() const { return cut_ == LayerCut::halves ? 2 : 1; }  // of the text
   Layer& layer(int i, int lane = 0) { return *layers_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
   Shape output(int layer, const RowCounts& rows) const {
     return layers_.front()[static_cast<size_t>(layer)]->output(rows);
@@ -70,11 +75,13 @@ class Model {
  private:
   using Layers = std::vector<std::unique_ptr<Layer>>;
   Layers make_layers();
+  void add_vision_layers(Layers& layers);
   Tensor rope_table_of(int64_t block) const;  // empty: no rotation
 
   ModelConfig config_;
   LayerCut cut_;
   Tensor rope_table_, window_rope_table_;  // window_rope_table_: of blocks with a base of their own
+  int embedding_layer_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
   std::vector<Layers> layers_;  // one set per lane; null where a lane lacks the layer

@@ -83,12 +83,47 @@ ParamNames olmo2() {
   return n;
 }
 
+ParamNames idefics() {
+  ParamNames n = kLlama;
+  n.embedding = "model.text_model.embed_tokens";
+  n.block = "model.text_model.layers.{i}.";
+  n.final_norm = "model.text_model.norm";
+  return n;
+}
+
+ParamNames siglip() {
+  ParamNames n = kLlama;
+  n.embedding = "model.vision_model.embeddings.patch_embedding";
+  n.positions = "model.vision_model.embeddings.position_embedding";
+  n.block = "model.vision_model.encoder.layers.{i}.";
+  n.attention_norm = "layer_norm1";
+  n.mlp_norm = "layer_norm2";
+  n.q_norm = n.k_norm = n.gate = n.head = "";
+  n.attention_out = "self_attn.out_proj";
+  n.up = "mlp.fc1";
+  n.down = "mlp.fc2";
+  n.final_norm = "model.vision_model.post_layernorm";
+  return n;
+}
+
+// Its layers normalize their latents and their context apart.
+ParamNames perceiver() {
+  ParamNames n = kLlama;
+  n.embedding = "model.connector.perceiver_resampler.latents";
+  n.block = "model.connector.perceiver_resampler.layers.{i}.";
+  n.attention_norm = "input_latents_norm";
+  n.q_norm = n.k_norm = n.head = "";
+  n.final_norm = "model.connector.perceiver_resampler.norm";
+  return n;
+}
+
 }  // namespace
 
 const ParamNames& param_names(const std::string& family) {
-  static const std::map<std::string, ParamNames> others{{"gpt2", kGpt2},     {"gemma2", gemma()},
-                                                        {"gemma3", gemma()}, {"phi3", phi3()},
-                                                        {"glm4", glm4()},    {"olmo2", olmo2()}};
+  static const std::map<std::string, ParamNames> others{
+      {"gpt2", kGpt2},        {"gemma2", gemma()},  {"gemma3", gemma()},       {"phi3", phi3()},
+      {"glm4", glm4()},       {"olmo2", olmo2()},   {"idefics2", idefics()},   {"idefics3", idefics()},
+      {"smolvlm", idefics()}, {"siglip", siglip()}, {"perceiver", perceiver()}};
   const auto found = others.find(family);
   return found == others.end() ? kLlama : found->second;
 }

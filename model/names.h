@@ -21,7 +21,11 @@ struct ParamNames {
   bool fused_gate_up() const { return !gate_up.empty(); }
 };
 
-// The table of a family. Layer names lack the suffix ".weight" or ".bias".
+// The module of the connector that changes the width, in a model that reads images.
+inline constexpr char kModalityProjection[] = "model.connector.modality_projection";
+
+// The table of a family, or of a part of a model that reads images: "siglip", the tower, or "perceiver".
+// Layer names lack the suffix ".weight" or ".bias".
 const ParamNames& param_names(const std::string& family);
 
 // names.block with {i} replaced.

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/gather_rows.h"
 #include "kernels/gemm.h"
 #include "kernels/head.h"
 #include "model/names.h"
@@ -16,6 +17,8 @@ namespace {
 float rounded(float value, DType dtype) {
   return visit_float(dtype, [&]<class T>() { return static_cast<float>(T(value)); });
 }
+
+bool has_images(const Context& c) { return c.images.rows.size() > 0; }
 
 }  // namespace
 
@@ -40,20 +43,38 @@ float EmbeddingLayer::factor(DType dtype) const {
   return factor_ * (scales_by_width_ ? rounded(std::sqrt(static_cast<float>(hidden_)), dtype) : 1);
 }
 
-void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
+void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   embedding_forward(c.stream, {.y = y,
                                .w = p[w_],
                                .tokens = c.tokens,
                                .p = learned_positions_ ? p[positions_] : Tensor{},
                                .positions = learned_positions_ ? c.positions : Tensor{}});
   if (factor(c.dtype) != 1) scale(c.stream, {.y = y, .x = y, .factor = factor(c.dtype)});
+  if (has_images(c)) scatter_rows(c.stream, {.y = y, .x = x, .index = c.images.rows});
 }
 
 void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
-                              const Tensor&) {
+                              const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const bool returns = has_images(c) && c.input_gradient;
+  Tensor d_images;
+  if (returns) {
+    d_images = c.scratch.alloc(c.dtype, x.shape);
+    gather_rows(c.stream, {.y = d_images, .x = dx, .index = c.images.rows});
+  }
+  add_gradients(c, g, dx);
+  if (returns) copy(c.stream, gradient_of_input(dx, x), d_images);
+}
+
+void EmbeddingLayer::add_gradients(Context& c, const GradView& g, const Tensor& dx) const {
   const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
   if (g[w_].empty() && dp.empty()) return;
   const ArenaScope scope(c.scratch);
+  if (has_images(c)) {  // the embeddings of their tokens were not used
+    const Tensor none = c.scratch.alloc(c.dtype, {c.images.rows.size(), hidden_});
+    zero(c.stream, none);
+    scatter_rows(c.stream, {.y = dx, .x = none, .index = c.images.rows});
+  }
   Tensor dy = dx;
   if (factor(c.dtype) != 1) {
     dy = c.scratch.alloc(dx.dtype, dx.shape);
@@ -116,9 +137,10 @@ void backward_half(Context& c, const ParamView& p, const GradView& g, HalfFrame&
     f.out.backward(c, p, g, d_o, dy, f.o, false);
   }
   if (!f.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
-  const Tensor dh = c.input_gradient || f.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
+  const bool returns = c.input_gradient || f.in.is_trained(g);
+  const Tensor dh = returns ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
   layer.backward(c, p, g, dh, d_o, f.h, false);
-  if (!dh.empty()) f.in.backward(c, p, g, dx, dh, x, true);
+  if (returns) f.in.backward(c, p, g, dx, dh, x, true);
 }
 
 }  // namespace

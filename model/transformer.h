@@ -19,8 +19,8 @@ class TextLayer : public Layer {
   int64_t hidden_;
 };
 
-// y = the embedding of the tokens, scaled or with learned positions where the family has them. x is not used,
-// and backward leaves dx as it is.
+// y = the embedding of the tokens, scaled or with learned positions where the family has them. Rows of x
+// replace those of images.rows; without images x is not used, and backward leaves dx as it is.
 class EmbeddingLayer : public TextLayer {
  public:
   EmbeddingLayer(ParamList& params, const ModelConfig& config);
@@ -37,6 +37,7 @@ class EmbeddingLayer : public TextLayer {
   float factor_;
 
   float factor(DType dtype) const;  // of the embedding
+  void add_gradients(Context& c, const GradView& g, const Tensor& dy) const;
 };
 
 // What surrounds the layer of a half of a block: two norms, each of which a family may lack, and the factor

@@ -36,6 +36,16 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
   }
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
+  if (flatshard::family(family).connector)
+    c.vision =
+        VisionConfig{.layers = 2,
+                     .hidden = 24,
+                     .heads = 2,
+                     .ffn = 40,
+                     .patch_size = 2,
+                     .image_size = 12,
+                     .image_token = 3,
+                     .perceiver = {.latents = 3, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6}};
   return resolved(c);
 }
 

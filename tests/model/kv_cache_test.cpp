@@ -81,7 +81,7 @@ class Reader {
     if (!stream.planning()) fill(c, first, n);
     Model& model = model_.model();
     Tensor x = memory_.alloc(c.dtype, {n, model.config().hidden}), y = memory_.alloc(c.dtype, x.shape);
-    for (int i = 0; i < model.layer_count(); ++i) {
+    for (int i = model.embedding_layer(); i < model.layer_count(); ++i) {
       model.layer(i).forward(c, model_.view(i), y, x);
       std::swap(x, y);
     }

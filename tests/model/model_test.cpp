@@ -41,11 +41,29 @@ ModelConfig small_model(const std::string& family) {
   }
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
+  if (family == "idefics2") {
+    c.window = 7;
+    c.vision = VisionConfig{.layers = 1, .image_size = 28};
+    c.vision->perceiver = {.latents = 3, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6};
+  }
+  if (family == "idefics3" || family == "smolvlm") c.vision = VisionConfig{.layers = 2, .image_size = 24};
+  if (c.vision) {
+    c.vision->hidden = 144;
+    c.vision->heads = 2;
+    c.vision->ffn = 40;
+    c.vision->patch_size = 4;
+    c.vision->image_token = 39;
+  }
   return resolved(c);
 }
 
 using test::SmallRun;
 using Golden = SmallRun::Golden;
+
+// SmolVLM is Idefics3 under another name.
+Golden golden_of(const std::string& family) {
+  return test::load_golden("model_" + (family == "smolvlm" ? "idefics3" : family));
+}
 
 // Runs with the parameters of the golden file.
 SmallRun run_of(const std::string& family, const Golden& golden, DType dtype, bool recompute) {
@@ -63,7 +81,7 @@ SmallRun run_of(const std::string& family, const Golden& golden, DType dtype, bo
 TEST_CASE("a two-layer model of each family has the loss and gradients of Hugging Face transformers") {
   for (const Family& f : families()) {
     CAPTURE(f.name);
-    const Golden golden = test::load_golden("model_" + f.name);
+    const Golden golden = golden_of(f.name);
     const SmallRun run = run_of(f.name, golden, DType::f32, false);
     const double expected = golden.at("loss").values[0];
     CHECK(run.loss() == doctest::Approx(expected).epsilon(1e-5));
@@ -98,7 +116,7 @@ TEST_CASE("the attention factors of YaRN and longrope are those of transformers"
 TEST_CASE("in bf16 a model's loss and gradients stay near those of f32") {
   for (const Family& f : families()) {
     CAPTURE(f.name);
-    const Golden golden = test::load_golden("model_" + f.name);
+    const Golden golden = golden_of(f.name);
     const SmallRun run = run_of(f.name, golden, DType::bf16, false);
     CHECK(run.loss() == doctest::Approx(golden.at("loss").values[0]).epsilon(0.01));
     const auto [error, name] = run.gradient_error(golden);
@@ -111,7 +129,7 @@ TEST_CASE("in bf16 a model's loss and gradients stay near those of f32") {
 TEST_CASE("recomputing activations gives the same bits") {
   for (const Family& f : families()) {
     CAPTURE(f.name);
-    const Golden golden = test::load_golden("model_" + f.name);
+    const Golden golden = golden_of(f.name);
     const SmallRun kept = run_of(f.name, golden, DType::bf16, false);
     const SmallRun again = run_of(f.name, golden, DType::bf16, true);
     CHECK(kept.loss() == again.loss());

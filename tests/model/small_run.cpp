@@ -2,12 +2,21 @@
 
 #include <deque>
 
+#include "model/image_rows.h"
 #include "runtime/memory.h"
 #include "tests/model/gradients.h"
 
 namespace flatshard::test {
 
 namespace {
+
+RowCounts rows_of(const SmallRun::Golden& golden) {
+  RowCounts rows{.tokens = golden.at("tokens").shape[0] * golden.at("tokens").shape[1]};
+  if (!golden.contains("patches")) return rows;
+  rows.patches = golden.at("patches").shape[0];
+  rows.frames = golden.at("frames").shape[0] - 1;
+  return rows;
+}
 
 ModelConfig with_context(ModelConfig config, int64_t length) {
   config.context = length;
@@ -22,7 +31,8 @@ SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype,
       recompute_(recompute),
       sequences_(golden.at("tokens").shape[0]),
       length_(golden.at("tokens").shape[1]),
-      model_(with_context(config, length_), memory_) {
+      model_(with_context(config, length_), memory_),
+      rows_(rows_of(golden)) {
   allocate();
   StreamGroup planning(Device::cpu(), {.planning = true});
   Stream& planned = planning.add("compute");
@@ -61,7 +71,7 @@ std::pair<double, std::string> SmallRun::gradient_error(const Golden& golden) co
 }
 
 void SmallRun::allocate() {
-  const int64_t N = sequences_ * length_, C = model_.config().hidden;
+  const int64_t N = sequences_ * length_;
   tokens_ = memory_.alloc(DType::i32, {N});
   positions_ = memory_.alloc(DType::i32, {N});
   targets_ = memory_.alloc(DType::i32, {N});
@@ -69,14 +79,35 @@ void SmallRun::allocate() {
   weights_ = memory_.alloc(DType::f32, {N});
   losses_ = memory_.alloc(DType::f32, {N});
   logits_ = memory_.alloc(DType::f32, {N, model_.config().vocab});
-  dx_ = memory_.alloc(dtype_, {N, C});
-  x_.clear();
-  for (int i = 0; i < model_.layer_count(); ++i) x_.push_back(memory_.alloc(dtype_, {N, C}));
+  dx_ = memory_.alloc(dtype_, model_.largest_output(0, model_.layer_count(), rows_));
+  x_ = {Tensor{}};
+  for (int i = 0; i + 1 < model_.layer_count(); ++i)
+    x_.push_back(memory_.alloc(dtype_, model_.output(i, rows_)));
+  if (model_.config().vision) allocate_images();
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
 }
 
+void SmallRun::allocate_images() {
+  const VisionConfig& vision = *model_.config().vision;
+  images_ = {.patches = memory_.alloc(DType::f32, {rows_.patches, vision.patch_width()}),
+             .positions = memory_.alloc(DType::i32, {rows_.patches}),
+             .frames = memory_.alloc(DType::i32, {rows_.frames + 1}),
+             .rows = memory_.alloc(DType::i32, {image_rows(vision, rows_)}),
+             .moves = moves_in(vision, memory_.alloc(DType::i32, {size_of_moves(vision, rows_)}), rows_)};
+}
+
+void SmallRun::fill_images(const Golden& golden) {
+  bench::from_doubles(images_.patches, golden.at("patches").values);
+  bench::from_doubles(images_.positions, golden.at("patch_positions").values);
+  bench::from_doubles(images_.frames, golden.at("frames").values);
+  bench::from_doubles(images_.rows, golden.at("rows").values);
+  const std::span frames(images_.frames.as<int32_t>(), static_cast<size_t>(images_.frames.size()));
+  write_moves(*model_.config().vision, frames, images_.moves);
+}
+
 void SmallRun::fill_inputs(const Golden& golden) {
+  if (model_.config().vision) fill_images(golden);
   bench::from_doubles(tokens_, golden.at("tokens").values);
   bench::from_doubles(targets_, golden.at("targets").values);
   for (int64_t i = 0; i < sequences_ * length_; ++i) {
@@ -96,6 +127,7 @@ Context SmallRun::context(Stream& stream) {
           .targets = targets_,
           .target_weights = weights_,
           .losses = losses_,
+          .images = images_,
           .dtype = dtype_};
 }
 
@@ -114,7 +146,8 @@ void SmallRun::step(Stream& stream) {
   for (int i = last; i >= 0; --i) {
     if (recompute_ && i < last) model_.layer(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
     model_.layer(i).backward(c, view(parameters_, i),
-                             gradients[static_cast<size_t>(model_.param_list_of(i))].view(), dx_, at(x_, i));
+                             gradients[static_cast<size_t>(model_.param_list_of(i))].view(),
+                             dx_.beginning(at(x_, i < last ? i + 1 : i).shape), at(x_, i));
     if (i < last) saved_.rewind(marks[static_cast<size_t>(i)]);
   }
 }

@@ -17,8 +17,8 @@ class SmallRun {
   using Golden = std::map<std::string, GoldenTensor>;
   using Fill = std::function<void(const Model&, const ParamTensors&, Stream&)>;
 
-  // Runs on the golden file's "tokens" and "targets" (sequences, length), with parameters initialized by
-  // `fill`.
+  // Runs on the golden file's "tokens" and "targets" (sequences, length), and its images where the model
+  // reads them, with parameters initialized by `fill`.
   SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill);
 
   double loss() const;           // summed
@@ -30,6 +30,8 @@ class SmallRun {
 
  private:
   void allocate();
+  void allocate_images();
+  void fill_images(const Golden& golden);
   void fill_inputs(const Golden& golden);
   Context context(Stream& stream);
   void step(Stream& stream);
@@ -45,6 +47,8 @@ class SmallRun {
   Stream& stream_ = streams_.add("compute");
   Arena memory_{"all", Device::cpu()}, saved_{"saved", Device::cpu()}, scratch_{"scratch", Device::cpu()};
   Model model_;
+  ImageInputs images_;
+  RowCounts rows_;
   Tensor tokens_, positions_, targets_, boundaries_, weights_, losses_, logits_, dx_;
   std::vector<Tensor> x_;
   ParamTensors parameters_, gradients_;

@@ -122,7 +122,7 @@ void LossMeter::run_pass(Stream& stream, int64_t documents) {
             .dtype = model_.dtype()};
   Model& model = model_.model();
   Tensor x = x_, y = y_;
-  for (int i = 0; i < model.layer_count(); ++i) {
+  for (int i = model.embedding_layer(); i < model.layer_count(); ++i) {
     const ArenaScope scope(saved_);
     model.layer(i).forward(c, model_.view(i), y, x);
     std::swap(x, y);
