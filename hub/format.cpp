@@ -6,6 +6,7 @@
 
 #include "hub/layer_keys.h"
 #include "hub/rope_keys.h"
+#include "hub/vision_keys.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -235,6 +236,19 @@ const std::vector<Format>& formats() {
        .window_switch = true,
        .layer_types = true,
        .no_rope_layers = true},
+      {.family = "idefics2",
+       .architecture = "Idefics2ForConditionalGeneration",
+       .kv_heads = 8,
+       .window = 4096,
+       .text_type = "mistral"},
+      {.family = "idefics3",
+       .architecture = "Idefics3ForConditionalGeneration",
+       .attention_bias = true,
+       .text_type = "llama"},
+      {.family = "smolvlm",
+       .architecture = "SmolVLMForConditionalGeneration",
+       .attention_bias = true,
+       .text_type = "llama"},
   };
   return rows;
 }
@@ -251,12 +265,20 @@ const Format* find_format(const std::string& model_type) {
 }
 
 ModelConfig read_family(const JsonReader& in, const Format& format) {
-  const bool learned = family(format.family).positions == PositionKind::learned;
-  return learned ? read_gpt2(in) : read_rotary(in, format);
+  return format.text_type ? read_vision_model(in, format) : read_text(in, format);
 }
 
 void write_family(ordered_json& out, const Format& format, const ModelConfig& c) {
   check_can_be_written(format, c);
+  format.text_type ? write_vision_model(out, format, c) : write_text(out, format, c);
+}
+
+ModelConfig read_text(const JsonReader& in, const Format& format) {
+  const bool learned = family(format.family).positions == PositionKind::learned;
+  return learned ? read_gpt2(in) : read_rotary(in, format);
+}
+
+void write_text(ordered_json& out, const Format& format, const ModelConfig& c) {
   if (c.positions == PositionKind::learned)
     write_gpt2(out, c);
   else

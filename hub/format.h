@@ -35,11 +35,17 @@ struct Format {
   bool no_rope_layers = false;     // has this key
   int64_t query_scalar = 0;        // default of query_pre_attn_scalar; 0: no such key
   bool softcaps = false;           // has the keys of soft caps
+  // Of a model that reads images: the model_type of its text_config, which has the keys of its text.
+  const char* text_type = nullptr;
 };
 
 const std::vector<Format>& formats();
 const Format& format_of(const std::string& family);
 const Format* find_format(const std::string& model_type);  // null if there is none
+
+// The keys of the text; not yet resolved.
+ModelConfig read_text(const JsonReader& in, const Format& format);
+void write_text(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
 
 // The config of a family's file: not yet resolved.
 ModelConfig read_family(const JsonReader& in, const Format& format);

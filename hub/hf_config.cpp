@@ -6,6 +6,7 @@
 
 #include "checkpoint/json.h"
 #include "hub/format.h"
+#include "hub/vision_keys.h"
 #include "runtime/check.h"
 #include "runtime/mapped_file.h"
 #include "runtime/whole_file.h"
@@ -65,7 +66,7 @@ std::string changed_hf_config(std::string_view text, const std::string& path,
   ordered_json all = ordered_json::parse(text);
   check(all.is_object(), path, ": must be a JSON object");
   if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name_of(*changes.weights);
-  if (changes.vocab) all["vocab_size"] = *changes.vocab;
+  if (changes.vocab) (all.contains(kTextConfig) ? all[kTextConfig] : all)["vocab_size"] = *changes.vocab;
   if (changes.quantization == "")
     all.erase(kQuantization);
   else if (changes.quantization)

@@ -71,6 +71,16 @@ JsonReader JsonReader::object(const char* key) const {
   return {path_, value(key), prefix_ + key + "."};
 }
 
+JsonReader JsonReader::object(const char* key, const json& defaults) const {
+  json members = defaults;
+  if (has(key)) {
+    must(value(key).is_object(), key, "an object");
+    for (const auto& [name, member] : value(key).items())
+      if (!member.is_null() || !defaults.contains(name)) members[name] = member;
+  }
+  return {path_, std::move(members), prefix_ + key + "."};
+}
+
 void JsonReader::must(bool holds, const char* key, const std::string& wanted) const {
   if (holds) return;
   const std::string got = object_->contains(key) ? value(key).dump() : "absent";

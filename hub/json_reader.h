@@ -30,6 +30,8 @@ class JsonReader {
   bool flag(const char* key, bool absent) const;
   std::string text(const char* key, const std::string& absent) const;
   JsonReader object(const char* key) const;
+  // The object, or one without members if the key is absent, with the members that it lacks from `defaults`.
+  JsonReader object(const char* key, const nlohmann::json& defaults) const;
 
   // An Error that the key must be `wanted`, unless `holds`.
   void must(bool holds, const char* key, const std::string& wanted) const;

@@ -13,6 +13,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kNames[] = {"generation_config.json",
+                                  "preprocessor_config.json",
+                                  "processor_config.json",
                                   "tokenizer.json",
                                   "tokenizer_config.json",
                                   "tokenizer.model",

@@ -1,7 +1,7 @@
 #pragma once
-// The files of a model folder besides weights and config.json: the tokenizer and the generation config, under
-// the names of Hugging Face transformers. They are copied byte for byte, never parsed, so that every model
-// folder derived from this one opens with its tokenizer.
+// The files of a model folder besides weights and config.json: the tokenizer, the generation config and how
+// images are read, under the names of Hugging Face transformers. They are copied byte for byte, never parsed,
+// so that every model folder derived from this one opens with its tokenizer.
 
 #include <map>
 #include <string>

@@ -1,0 +1,106 @@
+#include "hub/vision_keys.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr char kActivation[] = "gelu_pytorch_tanh";
+
+bool resamples(const Format& format) { return family(format.family).connector == ConnectorKind::perceiver; }
+
+// What MistralConfig and LlamaConfig say of a text_config that leaves it out.
+json text_defaults(const Format& format) {
+  if (resamples(format))
+    return {{"vocab_size", 32000},     {"hidden_size", 4096},       {"intermediate_size", 14336},
+            {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"max_position_embeddings", 32768}};
+  return {{"vocab_size", 32000},     {"hidden_size", 4096},       {"intermediate_size", 11008},
+          {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"max_position_embeddings", 2048}};
+}
+
+json tower_defaults(const Format& format) {
+  const bool idefics2 = resamples(format);
+  return {{"hidden_size", idefics2 ? 768 : 1152},      {"intermediate_size", 3072}, {"num_hidden_layers", 12},
+          {"num_attention_heads", idefics2 ? 12 : 16}, {"image_size", 224},         {"patch_size", 32}};
+}
+
+PerceiverConfig read_perceiver(const JsonReader& in, const ModelConfig& text) {
+  PerceiverConfig p;
+  p.latents = in.size("resampler_n_latents", p.latents);
+  p.layers = in.size("resampler_depth", p.layers);
+  p.heads = in.size("resampler_n_heads", p.heads);
+  p.head_dim = in.size("resampler_head_dim", p.head_dim);
+  p.kv_heads = in.size("num_key_value_heads", p.kv_heads);
+  // Without the width of the text, transformers takes the epsilon of the text too.
+  const bool has_width = in.size("hidden_size", 4096) == text.hidden;
+  p.norm_eps = has_width ? in.positive("rms_norm_eps", p.norm_eps) : *text.norm_eps;
+  in.must(in.text("hidden_act", "silu") == "silu", "hidden_act", "silu");
+  return p;
+}
+
+}  // namespace
+
+ModelConfig read_vision_model(const JsonReader& in, const Format& format) {
+  const JsonReader text = in.object(kTextConfig, text_defaults(format));
+  text.must(text.text("model_type", format.text_type) == format.text_type, "model_type", format.text_type);
+  ModelConfig c = read_text(text, format);
+  c.tied = in.flag("tie_word_embeddings", false);
+
+  const JsonReader tower = in.object("vision_config", tower_defaults(format));
+  VisionConfig v{.layers = tower.size("num_hidden_layers"),
+                 .hidden = tower.size("hidden_size"),
+                 .heads = tower.size("num_attention_heads"),
+                 .ffn = tower.size("intermediate_size"),
+                 .patch_size = tower.size("patch_size"),
+                 .image_size = tower.size("image_size"),
+                 .norm_eps = tower.positive("layer_norm_eps", 1e-6)};
+  tower.must(tower.text("hidden_act", kActivation) == kActivation, "hidden_act", kActivation);
+  tower.must(tower.size("num_channels", 3) == 3, "num_channels", "3");
+  v.image_token = in.has("image_token_id") ? in.whole("image_token_id", 0)
+                  : resamples(format)      ? 32001
+                                           : 128257;
+  if (resamples(format))
+    v.perceiver = read_perceiver(in.object("perceiver_config", json::object()), c);
+  else
+    v.scale = in.size("scale_factor", v.scale);
+  c.vision = v;
+  return c;
+}
+
+void write_vision_model(ordered_json& out, const Format& format, const ModelConfig& c) {
+  const VisionConfig& v = *c.vision;
+  ordered_json text{{"model_type", format.text_type}};
+  write_text(text, format, c);
+  text["pad_token_id"] = nullptr;  // not a row of the embedding that transformers keeps zero
+  out["text_config"] = std::move(text);
+  out["vision_config"] = {{"hidden_size", v.hidden},
+                          {"intermediate_size", v.ffn},
+                          {"num_hidden_layers", v.layers},
+                          {"num_attention_heads", v.heads},
+                          {"patch_size", v.patch_size},
+                          {"image_size", v.image_size},
+                          {"num_channels", 3},
+                          {"hidden_act", kActivation},
+                          {"layer_norm_eps", v.norm_eps},
+                          {"attention_dropout", 0.0}};
+  if (resamples(format))
+    out["perceiver_config"] = {{"hidden_size", c.hidden},
+                               {"resampler_n_latents", v.perceiver.latents},
+                               {"resampler_depth", v.perceiver.layers},
+                               {"resampler_n_heads", v.perceiver.heads},
+                               {"resampler_head_dim", v.perceiver.head_dim},
+                               {"num_key_value_heads", v.perceiver.kv_heads},
+                               {"hidden_act", "silu"},
+                               {"rms_norm_eps", v.perceiver.norm_eps},
+                               {"attention_dropout", 0.0}};
+  else
+    out["scale_factor"] = v.scale;
+  out["image_token_id"] = v.image_token;
+}
+
+}  // namespace flatshard
