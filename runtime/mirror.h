@@ -15,6 +15,10 @@ class Mirror {
 
   // Copies host to device. The host must not write `host` until the stream has done the copy.
   void upload(Stream& stream) const { move(stream, device, host); }
+  // Copies the first rows only.
+  void upload(Stream& stream, int64_t rows) const {
+    move(stream, device.slice(0, rows), host.slice(0, rows));
+  }
   // Copies device to host. The host may read `host` after synchronizing the stream.
   void download(Stream& stream) const { move(stream, host, device); }
 

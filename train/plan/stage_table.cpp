@@ -21,13 +21,14 @@ struct StageRow {
 };
 
 // "embedding, blocks 0-3" of layers of the model.
-std::string parts_of(const Chunk& chunk, int layer_count, int layers_per_block) {
-  const int last = layer_count - 1;
-  std::string parts = chunk.first == 0 ? "embedding" : "";
+std::string parts_of(const Chunk& chunk, const Model& model) {
+  const int last = model.layer_count() - 1, blocks = model.embedding_layer() + 1,
+            width = model.layers_of_block();
+  std::string parts = chunk.first > 0 ? "" : model.embedding_layer() > 0 ? "images, embedding" : "embedding";
   const auto add = [&](const std::string& part) { parts += (parts.empty() ? "" : ", ") + part; };
-  const int first = std::max(chunk.first, 1), end = std::min(chunk.end, last);
+  const int first = std::max(chunk.first, blocks), end = std::min(chunk.end, last);
   if (first < end) {
-    const int from = (first - 1) / layers_per_block, to = (end - 2) / layers_per_block;
+    const int from = (first - blocks) / width, to = (end - 1 - blocks) / width;
     add(from == to ? str("block ", from) : str("blocks ", from, '-', to));
   }
   if (chunk.end > last) add("head");
@@ -45,11 +46,9 @@ std::vector<double> work_by_stage(const Pipeline& pipeline, const std::vector<do
 StageRow row_of(const RunSetup& setup, const Model& model, int stage) {
   const Pipeline& pipeline = setup.pipeline;
   const RunPlan plan = plan_run(setup, stage * setup.groups.ranks);
-  const int width = (model.layer_count() - 2) / static_cast<int>(setup.model.layers);
   StageRow row{.parts = "", .parameters = plan.units.all.parameters, .memory = plan.memory_bytes};
   for (const Chunk& chunk : pipeline.chunks)
-    if (chunk.stage == stage)
-      row.parts += (row.parts.empty() ? "" : "; ") + parts_of(chunk, model.layer_count(), width);
+    if (chunk.stage == stage) row.parts += (row.parts.empty() ? "" : "; ") + parts_of(chunk, model);
   row.in_flight = plan.in_flight;
   for (const MemoryRow& memory : plan.memory)
     if (memory.name == "activations") row.activations = memory.bytes;

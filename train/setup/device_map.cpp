@@ -33,14 +33,14 @@ int64_t bytes_of(const ParamList& list) {
   return bytes;
 }
 
-// The parts that are to be divided: all but a tied embedding.
+// The parts that are to be divided: all but a tied embedding. What reads images is in one with the embedding.
 std::vector<Part> parts_of(const Model& model, int64_t seq_len) {
   const std::vector<double> work = work_of_layers(model, seq_len);
-  const int last = model.layer_count() - 1;
-  const int width = (model.layer_count() - 2) / static_cast<int>(model.config().layers);
+  const int last = model.layer_count() - 1, blocks = model.embedding_layer() + 1,
+            width = model.layers_of_block();
   std::vector<Part> parts;
-  for (int first = *model.config().tied ? 1 : 0; first <= last;) {
-    Part part{first, first == 0 || first == last ? first + 1 : first + width};
+  for (int first = *model.config().tied ? blocks : 0; first <= last;) {
+    Part part{first, first == 0 ? blocks : first == last ? first + 1 : first + width};
     for (int layer = part.first; layer < part.end; ++layer) {
       part.work += work[static_cast<size_t>(layer)];
       part.bytes += bytes_of(list_of(model, layer));
@@ -165,8 +165,7 @@ std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::
 
 std::vector<double> work_of_layers(const Model& model, int64_t seq_len) {
   const ModelConfig& c = model.config();
-  const int last = model.layer_count() - 1;
-  const int width = (model.layer_count() - 2) / static_cast<int>(c.layers);
+  const int last = model.layer_count() - 1, first = model.embedding_layer() + 1;
   const std::string embedding = param_names(c.family).embedding + ".weight";
   std::vector<double> work;
   for (int layer = 0; layer <= last; ++layer) {
@@ -174,10 +173,10 @@ std::vector<double> work_of_layers(const Model& model, int64_t seq_len) {
     for (const ParamSpec& spec : list_of(model, layer).specs()) {
       const bool multiplies = spec.role == ParamRole::weight || spec.role == ParamRole::adapter ||
                               (layer == last && spec.name == embedding);
-      if (multiplies && !(layer == 0 && *c.tied))
+      if (multiplies && !(layer + 1 == first && *c.tied))
         sum += (spec.trainable ? 6.0 : 4.0) * static_cast<double>(spec.parameter_count());
     }
-    const bool attends = layer > 0 && layer < last && (layer - 1) % width == 0;
+    const bool attends = layer >= first && layer < last && (layer - first) % model.layers_of_block() == 0;
     if (attends) sum += 6.0 * static_cast<double>(c.heads * c.head_dim * seq_len);
     work.push_back(sum);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Which layers each pipeline stage owns: parallel.device_map. The parts of a model are its embedding, its
-// blocks, and its head with the last norm; none of them is ever split.
+// Which layers each pipeline stage owns: parallel.device_map. The parts of a model are its embedding with all
+// that reads images, its blocks, and its head with the last norm; none of them is ever split.
 //
 //   auto             the smallest largest amount of work, in floating-point operations
 //   balanced         by bytes, as Hugging Face Accelerate counts: each stage but the last takes parts in
@@ -38,7 +38,8 @@ std::vector<int64_t> balanced_limits(std::span<const int64_t> sizes, int64_t lea
 std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int stages,
                             int chunks);
 
-// The floating-point operations of each layer of the model for one token of a training step.
+// The floating-point operations of each layer of the model for one token of a training step; of a layer that
+// reads images, for one patch.
 std::vector<double> work_of_layers(const Model& model, int64_t seq_len);
 
 }  // namespace flatshard

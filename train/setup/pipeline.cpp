@@ -112,11 +112,11 @@ Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t s
                  " pipeline stages, but a step has ", micro_steps,
                  ": change train.total_batch_size or train.batch_size_per_device, or use \"1f1b\"");
   const int chunks = S * (interleaves ? static_cast<int>(config.chunks) : 1);
-  if (pipeline.embeds_apart) pipeline.chunks.push_back({0, 1, S - 1});
+  if (pipeline.embeds_apart) pipeline.chunks.push_back({0, model.embedding_layer() + 1, S - 1});
   std::vector<int> ends;
   problems.attempt([&] { ends = chunk_ends(config.device_map, model, seq_len, S, chunks); });
   problems.raise();
-  int first = pipeline.embeds_apart ? 1 : 0;
+  int first = pipeline.embeds_apart ? model.embedding_layer() + 1 : 0;
   for (const int end : ends) {
     pipeline.chunks.push_back(
         {first, end, static_cast<int>(std::ssize(pipeline.chunks) - (pipeline.embeds_apart ? 1 : 0)) % S});

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "build_config.h"
+#include "model/image_rows.h"
 #include "model/param_groups.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
@@ -117,6 +118,10 @@ void divide_model(RunSetup& setup, Problems& problems) {
       setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.stages,
       " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" "
       "or \"nccl\"");
+  // The chunk of a tied embedding keeps nothing, so it cannot hold the layers before it.
+  problems.check(!setup.pipeline.embeds_apart || !model.config().vision,
+                 "parallel.stages = ", setup.pipeline.stages,
+                 " does not support models that read images with tied embeddings: set it to 1");
   // Later micro-batches reach the head before earlier ones reach the embedding, which share a gradient.
   problems.check(!setup.pipeline.embeds_apart || setup.batching.lane_steps == 1,
                  "train.lane_size = ", setup.config.train.lane_size,
@@ -262,6 +267,9 @@ void check_graphs(const RunSetup& s, Problems& problems) {
   // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
   constexpr int64_t kMostGraphs = 64;
   if (!s.uses_graphs()) return;
+  problems.check(!s.model.vision,
+                 "run.cuda_graphs = true does not support models that read images, whose "
+                 "numbers of rows change: set it to false");
   problems.check(s.ranks() == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.ranks(),
                  ": set it to false");
   problems.check(
@@ -398,6 +406,16 @@ std::string RunSetup::why_one_level() const {
         return str("of the ranks ", ranges(members), ' ', reason);
     }
   return "";
+}
+
+RowCounts RunSetup::most_rows(int64_t sequences) const {
+  RowCounts rows{.tokens = sequences * seq_len()};
+  if (!model.vision) return rows;
+  const int64_t bound = most_patches(*model.vision, seq_len()), stated = config.data.max_patches;
+  const RowCounts each = with_most_images(*model.vision, seq_len(), stated > 0 ? stated : bound);
+  rows.patches = sequences * each.patches;
+  rows.frames = sequences * each.frames;
+  return rows;
 }
 
 double RunSetup::peak_lr() const {

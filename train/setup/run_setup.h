@@ -56,6 +56,8 @@ struct RunSetup {
   std::string why_one_level() const;
 
   int64_t seq_len() const { return config.data.seq_len; }
+  // The most rows of a micro-batch of so many sequences.
+  RowCounts most_rows(int64_t sequences) const;
   // The tokens of a sample, with its prompt.
   int64_t sample_length() const {
     const int64_t given = config.log.sample_length;

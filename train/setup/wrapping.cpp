@@ -29,6 +29,18 @@ std::vector<std::string> modules_of(const std::string& param) {
   return modules;
 }
 
+// The block of a parameter, of the text, the tower or the connector: model.layers.0; "" if it is in none.
+std::string block_of(const ModelConfig& config, const std::string& param) {
+  std::vector<std::string> prefixes{param_names(config.family).block};
+  if (config.vision)
+    prefixes.insert(prefixes.end(),
+                    {param_names("siglip").block, param_names("perceiver").block, kModalityProjection});
+  for (const std::string& prefix : prefixes)
+    if (const std::string head = prefix.substr(0, prefix.find('{')); param.starts_with(head))
+      return param.substr(0, param.find('.', head.size()));
+  return "";
+}
+
 // The number of modules above the blocks: model.layers.0 is the third in model.layers.0.mlp.up_proj.
 size_t block_depth(const Model& model) {
   return modules_of(block_prefix(param_names(model.config().family), 0)).size();
@@ -41,8 +53,7 @@ bool in_block(const Model& model, const std::string& param) {
 
 UnitNames by_block(const Model& model) {
   UnitNames units;
-  for (const std::string& name : names_of(model))
-    units.push_back(in_block(model, name) ? modules_of(name)[block_depth(model) - 1] : "");
+  for (const std::string& name : names_of(model)) units.push_back(block_of(model.config(), name));
   return units;
 }
 
@@ -52,7 +63,10 @@ UnitNames by_attention_and_mlp(const Model& model) {
   for (const std::string& name : names_of(model)) {
     const std::vector<std::string> modules = modules_of(name);
     const size_t depth = block_depth(model);
-    units.push_back(in_block(model, name) && modules.size() > depth + 1 ? modules[depth] : "");
+    if (!in_block(model, name))
+      units.push_back(block_of(model.config(), name));  // of images, in one piece
+    else
+      units.push_back(modules.size() > depth + 1 ? modules[depth] : "");
   }
   return units;
 }
@@ -200,7 +214,11 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
   };
   size_t at = 0;
   for (size_t l = 0; l < model.param_lists().size(); ++l) {
-    const std::string where = l == 0 ? "first" : static_cast<int>(l) == list_of_.back() ? "last" : "blocks";
+    const int embedding = model.embedding_layer(), at_layer = static_cast<int>(l);  // layers before blocks
+    const std::string where = at_layer < embedding          ? "images"
+                              : at_layer == embedding       ? "first"
+                              : at_layer == list_of_.back() ? "last"
+                                                            : "blocks";
     places_.emplace_back();
     units_of_.emplace_back();
     for (const ParamSpec& spec : model.param_lists()[l].specs()) {

@@ -2,16 +2,17 @@
 // Groups parameters into communication units. A model declares a list of parameters per layer; a policy
 // regroups them into units, each of which is gathered and reduced as a whole:
 //
-//   block          a unit for each block (the default)
-//   attention_mlp  one for the attention and one for the MLP of each block, each half a layer of its own
+//   block          a unit for each block of the text, the tower and the connector (the default)
+//   attention_mlp  one for the attention and one for the MLP of each block of the text, each half a layer of
+//                  its own
 //   pattern        one for each module whose path matches; of nested matches, the outermost
 //   size           one for each module, innermost first, with enough parameters not yet assigned
 //   none           the whole model is one unit
 //
 // Unassigned parameters (embeddings, the last norm, the head, norms between the halves) form root units,
-// which may stay gathered for a whole step: one for the first layer, one for the blocks, one for the last
-// layer, so that none waits for another. Replicated parameters form units that stay unsharded on every rank;
-// their gradients and optimizer state are sharded as the strategy says.
+// which may stay gathered for a whole step: one for the layers of images, one for the embedding, one for the
+// blocks, one for the last layer, so that none waits for another. Replicated parameters form units that stay
+// unsharded on every rank; their gradients and optimizer state are sharded as the strategy says.
 
 #include <functional>
 #include <map>

@@ -13,36 +13,10 @@ void Engine::read_batches(const Data& data, int64_t data_step) {
     const size_t at = static_cast<size_t>(local);
     const int64_t lane =
         micro_batch_of(setup_.units, setup_.groups, data_rank(), local / b.lanes, local % b.lanes);
-    batches_[at] = read_batch(data, data_step, lane, inputs_[at], lane_tokens());
+    inputs_[at].read(data, data_step, lane, compute_);
     draws_[at].step = static_cast<uint64_t>(data_step * b.ranks * local_lanes() + lane);
   }
 }
-
-// Tokens, positions and targets, then document boundaries: at most one more than there are tokens.
-Mirror Engine::batch_space(int64_t sequences) {
-  const int64_t N = sequences * setup_.seq_len();
-  const int64_t most_documents = setup_.mask_documents() ? N : sequences;
-  return Mirror(memory_.staging, memory_.batch.alloc(DType::i32, {3 * N + most_documents + 1}));
-}
-
-Batch Engine::batch_in(const Tensor& space, int64_t tokens) {
-  const auto part = [&](int64_t i) { return space.slice(i * tokens, (i + 1) * tokens); };
-  return {.tokens = part(0),
-          .positions = part(1),
-          .targets = part(2),
-          .boundaries = space.slice(3 * tokens, space.size())};
-}
-
-Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space,
-                         int64_t tokens) {
-  const Batch on_host = data.read(data_step, lane, batch_in(space.host, tokens));
-  space.upload(compute_);
-  Batch batch = batch_in(space.device, tokens);
-  batch.boundaries = batch.boundaries.slice(0, on_host.boundaries.size());
-  return batch;
-}
-
-RowCounts Engine::rows_of(const Batch& batch) { return {.tokens = batch.tokens.size()}; }
 
 void Engine::set_target_weights(double value) {
   init_param(compute_, {.y = target_weights_,
@@ -53,14 +27,20 @@ void Engine::set_target_weights(double value) {
 // A layer's work on one lane of a micro-batch.
 Engine::Lane Engine::lane_of(const Action& action, int layer, int lane) {
   const size_t at = static_cast<size_t>(action.micro * setup_.batching.lanes + lane);
-  const RowCounts rows = rows_of(batches_[at]);
+  const LaneInputs& inputs = inputs_[at];
   Lane l{.layer = model_.layer(layer, buffers_.set_of(action, lane)),
-         .context = context(batches_[at], losses_of(at), buffers_.saved(action)),
-         .rows = rows,
-         .x = buffers_.input_of(action, layer, lane, rows)};
+         .context = context(inputs, losses_of(at), buffers_.saved(action)),
+         .rows = inputs.rows(),
+         .x = buffers_.input_of(action, layer, lane, inputs.rows())};
   l.context.dropout = draws_[at];
   l.context.input_gradient = layer > whole_.first_trained_layer();
   return l;
+}
+
+Context Engine::context(const LaneInputs& inputs, const Tensor& losses, Arena& saved) {
+  Context c = context(inputs.batch(), losses, saved);
+  c.images = inputs.images();
+  return c;
 }
 
 Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) {

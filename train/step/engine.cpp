@@ -32,7 +32,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
       buffers_(setup.pipeline, schedule_, model_, whole_.first_trained_layer(),
-               static_cast<int>(setup.batching.lanes), most_rows(setup.batching.lane_sequences),
+               static_cast<int>(setup.batching.lanes), setup.most_rows(setup.batching.lane_sequences),
                setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
@@ -42,8 +42,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
-    inputs_.push_back(batch_space(setup.batching.lane_sequences));
-    batches_.push_back(batch_in(inputs_.back().device, lane_tokens()));
+    inputs_.emplace_back(setup, setup.batching.lane_sequences, memory);
     draws_.push_back({.seed = static_cast<uint64_t>(setup.config.run.seed), .step = 0});
   }
   losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));

@@ -14,6 +14,7 @@
 #include "runtime/mirror.h"
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
+#include "train/step/lane_inputs.h"
 #include "train/step/layer_units.h"
 #include "train/step/memory_plan.h"
 #include "train/step/optimizer.h"
@@ -130,20 +131,15 @@ class Engine {
   struct Lane {
     Layer& layer;
     Context context;
-    RowCounts rows;
+    const RowCounts& rows;
     Tensor x;  // its input
   };
   void read_batches(const Data& data, int64_t data_step);
   Lane lane_of(const Action& action, int layer, int lane);
+  Context context(const LaneInputs& inputs, const Tensor& losses, Arena& saved);
   Context context(const Batch& batch, const Tensor& losses, Arena& saved);
   void sum_losses();
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
-  // One buffer for a batch of `sequences`, and the batch as views of such a buffer.
-  Mirror batch_space(int64_t sequences);
-  static Batch batch_in(const Tensor& space, int64_t tokens);
-  // Reads the lane's data into space.host and enqueues the copy to the device; returns the device batch.
-  Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
-  static RowCounts rows_of(const Batch& batch);
   void set_target_weights(double value);
 
   // evaluation_step.cpp
@@ -152,7 +148,6 @@ class Engine {
   // sampling_step.cpp
   class TextPasses;
 
-  RowCounts most_rows(int64_t sequences) const { return {.tokens = sequences * setup_.seq_len()}; }
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
   int stage() const { return setup_.stage_of(rank_); }
   bool has_losses() const { return stage() == setup_.pipeline.stages - 1; }
@@ -171,11 +166,10 @@ class Engine {
   StepBuffers buffers_;
   Pipe pipe_;
 
-  Tensor target_weights_;          // weight of each token's loss
-  std::vector<Mirror> inputs_;     // per local lane, in the order of micro-steps
-  std::vector<Batch> batches_;     // the same on the device
-  std::vector<RandomDraw> draws_;  // their random numbers
-  Mirror losses_;                  // (lane, token)
+  Tensor target_weights_;           // weight of each token's loss
+  std::vector<LaneInputs> inputs_;  // per local lane, in the order of micro-steps
+  std::vector<RandomDraw> draws_;   // their random numbers
+  Mirror losses_;                   // (lane, token)
   Mirror norm_, nonfinite_;
   std::vector<double> lane_losses_, sequence_losses_;
   std::vector<Graph> graphs_;  // one per micro-step, with run.cuda_graphs

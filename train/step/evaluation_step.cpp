@@ -8,16 +8,16 @@ namespace flatshard {
 std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
   const ArenaScope scope(memory_.batch), staging(memory_.staging);
   const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
-  const Mirror space = batch_space(B);
+  LaneInputs inputs(setup_, B, memory_);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
   set_target_weights(1);
-  const Batch batch = read_batch(data, batch_index, data_rank(), space, B * S);
-  Context c = context(batch, losses.device, memory_.activations);
-  forward_only(c, rows_of(batch), most_rows(B));
+  inputs.read(data, batch_index, data_rank(), compute_);
+  Context c = context(inputs, losses.device, memory_.activations);
+  forward_only(c, inputs.rows(), setup_.most_rows(B));
   losses.download(compute_);
   compute_.sync();
 
-  const int32_t* targets = batch_in(space.host, B * S).targets.as<int32_t>();
+  const int32_t* targets = inputs.host_targets().as<int32_t>();
   std::vector<SequenceLoss> result;
   for (int64_t row = 0; row < B; ++row) {
     SequenceLoss sequence{0, 0};

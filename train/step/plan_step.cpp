@@ -37,11 +37,10 @@ void Engine::plan_evaluation() {
   const ArenaScope scope(memory_.batch);
   const ArenaScope staging(memory_.staging);
   const int64_t tokens = setup_.eval_sequences * setup_.seq_len();
-  const Mirror space = batch_space(setup_.eval_sequences);
+  const LaneInputs inputs(setup_, setup_.eval_sequences, memory_);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {tokens}));
-  Context c = context(batch_in(space.device, tokens), losses.device, memory_.activations);
-  const RowCounts most = most_rows(setup_.eval_sequences);
-  forward_only(c, most, most);
+  Context c = context(inputs, losses.device, memory_.activations);
+  forward_only(c, inputs.rows(), inputs.rows());
 }
 
 }  // namespace flatshard

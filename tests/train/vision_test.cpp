@@ -1,0 +1,99 @@
+// Runs of models that read images, through the program train.
+
+#include <filesystem>
+
+#include "checkpoint/tensor_difference.h"
+#include "checkpoint/tensor_folder.h"
+#include "hub/resident_model.h"
+#include "tests/small_model.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+
+namespace {
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+// A workshop with a model of this family, whose text has the sizes of the workshop's config.
+test::Workshop workshop_with(const std::string& folder, const std::string& family, bool tied = false) {
+  test::Workshop workshop(folder);
+  ModelConfig c = test::small_model(family, test::Workshop::kVocab);
+  c.hidden = 24;
+  c.heads = c.kv_heads = 2;
+  c.head_dim = c.query_scalar = 12;
+  c.ffn = 40;
+  c.tied = tied;
+  StreamGroup streams(Device::cpu());
+  const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
+  test::fill_random(model, 0.1f);
+  test::write_model_folder(workshop.file("model"), model);
+  return workshop;
+}
+
+const std::string kOptions = " --model.init_from=model --train.steps=3 --train.eval_every=2 ";
+
+bool reads_images(const std::string& parameter) {
+  return parameter.starts_with("model.vision_model.") || parameter.starts_with("model.connector.");
+}
+
+}  // namespace
+
+TEST_CASE("models that read images have the same bits on any number of ranks and stages") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const std::string family : {"idefics2", "idefics3"}) {
+    CAPTURE(family);
+    const test::Workshop workshop = workshop_with("vision_" + family, family);
+    const test::Finished whole = workshop.train(1, kOptions + "--run.dir=whole");
+    REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+    const auto same = [&](int ranks, const std::string& options) {
+      CAPTURE(options);
+      const test::Finished run = workshop.train(ranks, kOptions + options + " --run.dir=other");
+      CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
+    };
+    same(2, "--parallel.strategy=no_shard --train.recompute=true");
+    same(4,
+         "--parallel.strategy=hybrid --parallel.group_size=2 --parallel.wrap=size --parallel.wrap_size=500");
+    same(2, "--parallel.offload=true --parallel.wrap=attention_mlp");
+    same(2, "--parallel.stages=2");
+    same(4, "--parallel.stages=2 --parallel.schedule=interleaved --train.recompute=true");
+  }
+}
+
+TEST_CASE("without images the layers that read them stay as they are") {
+  const test::Workshop workshop = workshop_with("vision_text", "idefics2");
+  const test::Finished run = workshop.train(1, kOptions + "--optimizer.weight_decay=0 --run.dir=run");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const TensorFolder before(workshop.file("model"), kWeightsStem),
+      after(workshop.file("run/model"), kWeightsStem);
+  int64_t images = 0, texts = 0;
+  for (const auto& [name, entry] : before.entries()) {
+    CAPTURE(name);
+    const SafetensorsEntry& now = *after.entries().at(name);
+    CHECK(same_bits(*entry, now) == reads_images(name));
+    ++(reads_images(name) ? images : texts);
+  }
+  CHECK(images > 0);
+  CHECK(texts > 0);
+}
+
+TEST_CASE("models that read images are refused in pipeline stages with tied embeddings") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = workshop_with("vision_tied", "idefics3", true);
+  const test::Finished run = workshop.train(2, kOptions + "--parallel.stages=2 --run.dir=refused");
+  CHECK(run.exit_code == 1);
+  CHECK_MESSAGE(run.output.find("with tied embeddings: set it to 1") != std::string::npos, run.output);
+}
+
+TEST_CASE("adapters and 4-bit weights of a model that reads images have the same bits on two ranks") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = workshop_with("vision_adapters", "idefics2");
+  const std::string lora =
+      kOptions +
+      "--quant.base=nf4 --lora.rank=2 --lora.targets='.*(text_model|connector|vision_model).*"
+      "(q_proj|v_proj|gate_proj|down_proj|fc1)' ";
+  const test::Finished whole = workshop.train(1, lora + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const test::Finished sharded = workshop.train(2, lora + "--run.dir=sharded");
+  CHECK_MESSAGE(hash_of(sharded) == hash_of(whole), sharded.output);
+}

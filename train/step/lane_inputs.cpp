@@ -1,0 +1,83 @@
+#include "train/step/lane_inputs.h"
+
+#include <algorithm>
+#include <span>
+
+#include "model/image_rows.h"
+
+namespace flatshard {
+namespace {
+
+int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
+  return rows.patches + rows.frames + 1 + image_rows(vision, rows) + size_of_moves(vision, rows);
+}
+
+}  // namespace
+
+LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory)
+    : vision_(setup.model.vision),
+      tokens_(sequences * setup.seq_len()),
+      most_(setup.most_rows(sequences)),
+      rows_(most_) {
+  const int64_t most_documents = setup.mask_documents() ? tokens_ : sequences;  // boundaries, less one
+  text_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {3 * tokens_ + most_documents + 1}));
+  batch_ = text_in(text_.device);
+  if (!vision_) return;
+  patches_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {most_.patches, vision_->patch_width()}));
+  indices_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {size_of_indices(*vision_, most_)}));
+  images_ = images_in(indices_.device, patches_.device, most_);
+}
+
+Batch LaneInputs::text_in(const Tensor& space) const {
+  const auto part = [&](int64_t i) { return space.slice(i * tokens_, (i + 1) * tokens_); };
+  return {.tokens = part(0),
+          .positions = part(1),
+          .targets = part(2),
+          .boundaries = space.slice(3 * tokens_, space.size())};
+}
+
+// Every part has room for the most rows, and is cut to these.
+ImageInputs LaneInputs::images_in(const Tensor& indices, const Tensor& patches, const RowCounts& rows) const {
+  int64_t at = 0;
+  const auto part = [&](int64_t most, int64_t size) {
+    at += most;
+    return indices.slice(at - most, at - most + size);
+  };
+  ImageInputs images{.patches = patches.slice(0, rows.patches),
+                     .positions = part(most_.patches, rows.patches),
+                     .frames = part(most_.frames + 1, rows.frames + 1),
+                     .rows = part(image_rows(*vision_, most_), image_rows(*vision_, rows)),
+                     .moves = {}};
+  images.moves = moves_in(*vision_, indices.slice(at, indices.size()), rows);
+  return images;
+}
+
+void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream& stream) {
+  Batch space = text_in(text_.host);
+  if (vision_) {
+    const ImageInputs room = images_in(indices_.host, patches_.host, most_);
+    space.images = {.patches = room.patches,
+                    .patch_positions = room.positions.view({1, most_.patches}),
+                    .frames = room.frames,
+                    .rows = room.rows};
+  }
+  const Batch on_host = data.read(data_step, lane, space);
+  text_.upload(stream);
+  batch_ = text_in(text_.device);
+  batch_.boundaries = batch_.boundaries.slice(0, on_host.boundaries.size());
+  if (vision_) take_images(on_host.images, stream);
+}
+
+void LaneInputs::take_images(const ImageBatch& on_host, Stream& stream) {
+  rows_.patches = on_host.patch_positions.size();
+  rows_.frames = std::max<int64_t>(on_host.frames.size() - 1, 0);
+  const ImageInputs host = images_in(indices_.host, patches_.host, rows_);
+  host.frames.as<int32_t>()[0] = 0;
+  const std::span frames(host.frames.as<int32_t>(), static_cast<size_t>(host.frames.size()));
+  write_moves(*vision_, frames, host.moves);
+  indices_.upload(stream);
+  patches_.upload(stream, rows_.patches);
+  images_ = images_in(indices_.device, patches_.device, rows_);
+}
+
+}  // namespace flatshard

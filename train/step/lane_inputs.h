@@ -1,0 +1,43 @@
+#pragma once
+// The inputs of one lane of a micro-batch, on the host and on the device: tokens, positions, targets and
+// boundaries, and for a model that reads images their patches and rows. There is room for the most that a
+// lane can have; the device batch is cut to what the last read filled.
+
+#include "model/context.h"
+#include "runtime/mirror.h"
+#include "text/data/data.h"
+#include "train/setup/run_setup.h"
+#include "train/step/memory_plan.h"
+
+namespace flatshard {
+
+class LaneInputs {
+ public:
+  LaneInputs() = default;
+  // Before the first read the batch is as large as it can be.
+  LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory);
+
+  // Reads the data of a lane and enqueues the copies to the device. The host tensors stay unchanged until the
+  // next read.
+  void read(const Data& data, int64_t data_step, int64_t lane, Stream& stream);
+
+  const Batch& batch() const { return batch_; }          // on the device
+  const ImageInputs& images() const { return images_; }  // the same
+  const RowCounts& rows() const { return rows_; }
+  Tensor host_targets() const { return text_in(text_.host).targets; }
+
+ private:
+  Batch text_in(const Tensor& space) const;
+  ImageInputs images_in(const Tensor& indices, const Tensor& patches, const RowCounts& rows) const;
+  void take_images(const ImageBatch& on_host, Stream& stream);
+
+  std::optional<VisionConfig> vision_{};
+  int64_t tokens_ = 0;
+  RowCounts most_{}, rows_{};
+  Mirror text_;               // tokens, positions, targets, boundaries
+  Mirror patches_, indices_;  // indices: positions of patches, frames, rows, and moves
+  Batch batch_;
+  ImageInputs images_{};
+};
+
+}  // namespace flatshard
