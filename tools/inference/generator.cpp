@@ -42,7 +42,9 @@ Generator::Generator(const ModelSource& source, const GeneratorOptions& options)
       saved_("activations", options.device),
       scratch_("scratch", options.device),
       texts_(static_cast<size_t>(options.texts)),
+      images_(static_cast<size_t>(options.texts)),
       next_logits_(static_cast<size_t>(options.texts)) {
+  if (config().vision) image_pass_.emplace(weights_, options.dtype);
   allocate();
   plan();
   for (Arena* arena : {&memory_, &host_, &saved_, &scratch_}) arena->commit();
@@ -57,12 +59,15 @@ void Generator::allocate() {
   cache_ = KvCache(c, options_.texts, options_.capacity, options_.dtype, memory_);
   x_ = memory_.alloc(options_.dtype, {rows, c.hidden});
   y_ = memory_.alloc(options_.dtype, {rows, c.hidden});
-  inputs_ = memory_.alloc(DType::i32, {2 * rows + 4 * batch_});
+  inputs_ = memory_.alloc(DType::i32, {2 * rows + 4 * batch_ + (image_pass_ ? rows : 0)});
   logits_ = memory_.alloc(DType::f32, {batch_, c.vocab});
   states_ = memory_.alloc(options_.dtype, {piece_, c.hidden});
   host_inputs_ = host_.alloc(DType::i32, inputs_.shape);
   pass_logits_ = host_.alloc(DType::f32, logits_.shape);
   host_states_ = host_.alloc(options_.dtype, states_.shape);
+  if (!image_pass_) return;
+  image_rows_ = memory_.alloc(options_.dtype, {options_.capacity, c.hidden});
+  image_pass_->allocate(memory_, host_);
 }
 
 // Plans every shape of a pass at the end of the longest texts, where they have the most keys.
@@ -77,6 +82,7 @@ void Generator::plan() {
     fill_up_to(0, options_.capacity - n);
     for (const Output output : {Output::logits, Output::states}) run_pass(stream, {{TextRows{0, n}}}, output);
   }
+  if (image_pass_) image_pass_->plan(stream, scratch_, saved_);
   std::vector<TextRows> rows;
   for (int64_t text = 0; text < batch_; ++text) {
     fill_up_to(text, options_.capacity - 1);
@@ -94,21 +100,63 @@ void Generator::check_capacity(int64_t tokens) const {
         options_.capacity, " tokens");
 }
 
-void Generator::read_prompt(int64_t text, std::span<const int32_t> prompt) {
+void Generator::read_prompt(int64_t text, std::span<const int32_t> prompt, PromptImages images) {
   texts_[static_cast<size_t>(text)].clear();
-  read_changes(text, prompt);
+  images_[static_cast<size_t>(text)] = {};
+  read_changes(text, prompt, std::move(images));
 }
 
-void Generator::read_changes(int64_t text, std::span<const int32_t> tokens) {
+void Generator::read_changes(int64_t text, std::span<const int32_t> tokens, PromptImages images) {
   check(!tokens.empty(), "the prompt is empty, must have at least one token");
   check_capacity(static_cast<int64_t>(tokens.size()));
   std::vector<int32_t>& before = texts_[static_cast<size_t>(text)];
   const auto [changed, unused] = std::mismatch(tokens.begin(), tokens.end(), before.begin(), before.end());
   // The last token is always read, for the logits that follow it.
-  const size_t kept = std::min(static_cast<size_t>(changed - tokens.begin()), tokens.size() - 1);
+  size_t kept = std::min(static_cast<size_t>(changed - tokens.begin()), tokens.size() - 1);
+  PromptImages& images_before = images_[static_cast<size_t>(text)];
+  if (images.frame_count() > 0 || images_before.frame_count() > 0)
+    kept = std::min(kept, tokens_before_changed_image(tokens, images, images_before));
   before.resize(kept);
   cache_.rewind(text, static_cast<int64_t>(kept));
+  if (images.frame_count() > 0)
+    read_images(images, std::count_if(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(kept),
+                                      [&](int32_t token) { return is_image(token); }));
+  images_before = std::move(images);
   read(text, tokens.subspan(kept), Output::logits);
+}
+
+// The number of tokens before the first one of an image that the text did not have before.
+size_t Generator::tokens_before_changed_image(std::span<const int32_t> tokens, const PromptImages& images,
+                                              const PromptImages& before) const {
+  check(image_pass_.has_value(), "the prompt has images, but the model reads none");
+  const int64_t same = common_frames(images, before);
+  int64_t rows_of_same = 0, rows = 0, image_tokens = 0;
+  for (int64_t frame = 0; frame < images.frame_count(); ++frame) {
+    rows += image_pass_->rows_of(images, frame);
+    if (frame < same) rows_of_same = rows;
+  }
+  size_t changed = tokens.size();
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (is_image(tokens[i]) && image_tokens++ == rows_of_same) changed = i;
+  check(image_tokens == rows, "the prompt has ", image_tokens, " image tokens, but its images have ", rows,
+        " rows");
+  return changed;
+}
+
+// Computes the rows of image tokens from this one on.
+void Generator::read_images(const PromptImages& images, int64_t first_row) {
+  int64_t frame = 0, row = 0;
+  for (; frame < images.frame_count(); ++frame) {
+    const int64_t count = image_pass_->rows_of(images, frame);
+    if (row + count > first_row) break;
+    row += count;
+  }
+  next_image_row_ = first_row - row;
+  for (int64_t at = 0; frame < images.frame_count(); ++frame) {
+    const int64_t count = image_pass_->rows_of(images, frame);
+    image_pass_->run(stream_, images, frame, image_rows_.slice(at, at + count), scratch_, saved_);
+    at += count;
+  }
 }
 
 std::span<const float> Generator::logits(int64_t text) const {
@@ -125,7 +173,7 @@ void Generator::read(int64_t text, std::span<const int32_t> tokens, Output outpu
     const TextRows rows{text, n};
     write_inputs({&rows, 1}, piece);
     const bool wanted = tokens.empty() || output == Output::states;
-    run_pass(stream_, {&rows, 1}, wanted ? output : Output::none);
+    run_pass(stream_, {&rows, 1}, wanted ? output : Output::none, images_of(text, piece));
     stream_.sync();
     cache_.advance(text, n);
     std::vector<int32_t>& all = texts_[static_cast<size_t>(text)];
@@ -135,6 +183,17 @@ void Generator::read(int64_t text, std::span<const int32_t> tokens, Output outpu
       next_logits_[static_cast<size_t>(text)].assign(logits, logits + config().vocab);
     }
   }
+}
+
+// Writes which rows of a piece are those of images, and returns the rows to put there.
+Tensor Generator::images_of(int64_t text, std::span<const int32_t> piece) {
+  if (images_[static_cast<size_t>(text)].frame_count() == 0) return {};
+  int32_t* row = host_inputs_.as<int32_t>() + image_inputs_at();
+  int64_t count = 0;
+  for (size_t i = 0; i < piece.size(); ++i)
+    if (is_image(piece[i])) row[count++] = static_cast<int32_t>(i);
+  next_image_row_ += count;
+  return image_rows_.slice(next_image_row_ - count, next_image_row_);
 }
 
 void Generator::append(std::span<const NextToken> next) {
@@ -169,6 +228,7 @@ std::vector<double> Generator::mean_state(std::span<const int32_t> tokens) {
   check(!tokens.empty(), "the text is empty, must have at least one token");
   check_capacity(static_cast<int64_t>(tokens.size()));
   texts_[0].clear();
+  images_[0] = {};
   cache_.rewind(0, 0);
   const size_t hidden = static_cast<size_t>(config().hidden);
   std::vector<double> mean(hidden);
@@ -199,8 +259,10 @@ void Generator::write_inputs(std::span<const TextRows> rows, std::span<const int
   }
 }
 
-// One forward pass over the rows of texts. Logits are those of the last row of each text.
-void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output output) {
+// One forward pass over the rows of texts, in which these rows of images replace those that images_of()
+// wrote. Logits are those of the last row of each text.
+void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output output,
+                         const Tensor& images) {
   copy(stream, inputs_, host_inputs_);
   int64_t tokens = 0;
   for (const TextRows& text : rows) tokens += text.rows;
@@ -218,13 +280,14 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
             .cache = &cache_,
             .texts = rows,
             .text_boundaries = inputs_.slice(2 * most, 2 * most + 4 * texts).view({texts, 4})};
+  if (!images.empty()) c.images.rows = inputs_.slice(image_inputs_at(), image_inputs_at() + images.shape[0]);
   Model& model = weights_.model();
-  const int last = model.layer_count() - 1;
+  const int first = model.embedding_layer(), last = model.layer_count() - 1;
   Tensor x = x_.slice(0, tokens), y = y_.slice(0, tokens);
-  for (int i = 0; i < last; ++i) {
+  for (int i = first; i < last; ++i) {
     const ArenaScope scope(saved_);
     const int next = i + 1 < last || output != Output::none ? i + 1 : kNoLayer;
-    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, x);
+    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, i == first ? images : x);
     weights_.release(i, next, stream);
     std::swap(x, y);
   }

@@ -3,11 +3,13 @@
 // (model/model.h); memory is planned for the longest texts and allocated to the byte. The logits that follow
 // a text are a function of model, dtype and the text: on a CPU the bits do not depend on the other texts.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/kv_cache.h"
+#include "tools/inference/image_pass.h"
 #include "tools/inference/model_weights.h"
 
 namespace flatshard {
@@ -37,10 +39,12 @@ class Generator {
   int64_t parameter_count() const { return weights_.model().parameter_count(); }
   int64_t memory_bytes() const;
 
-  // Replaces a text by a prompt of at least one token.
-  void read_prompt(int64_t text, std::span<const int32_t> prompt);
-  // Replaces a text, of which the tokens that it shares with the previous one are not read again.
-  void read_changes(int64_t text, std::span<const int32_t> tokens);
+  // Replaces a text by a prompt of at least one token. Its images, if it has any, have a row for each of its
+  // image tokens.
+  void read_prompt(int64_t text, std::span<const int32_t> prompt, PromptImages images = {});
+  // Replaces a text, of which the tokens that it shares with the previous one, and the images of these, are
+  // not read again.
+  void read_changes(int64_t text, std::span<const int32_t> tokens, PromptImages images = {});
   // Appends one token to each of several texts, in one forward pass.
   void append(std::span<const NextToken> next);
 
@@ -57,7 +61,13 @@ class Generator {
   void allocate();
   void plan();
   void read(int64_t text, std::span<const int32_t> tokens, Output output);
-  void run_pass(Stream& stream, std::span<const TextRows> rows, Output output);
+  size_t tokens_before_changed_image(std::span<const int32_t> tokens, const PromptImages& images,
+                                     const PromptImages& before) const;
+  void read_images(const PromptImages& images, int64_t first_row);
+  Tensor images_of(int64_t text, std::span<const int32_t> piece);
+  void run_pass(Stream& stream, std::span<const TextRows> rows, Output output, const Tensor& images = {});
+  int64_t image_inputs_at() const { return 2 * x_.shape[0] + 4 * batch_; }
+  bool is_image(int32_t token) const { return config().vision && token == config().vision->image_token; }
   void append_pass(std::span<const NextToken> next);
   void write_inputs(std::span<const TextRows> rows, std::span<const int32_t> tokens);
   void check_capacity(int64_t tokens) const;
@@ -68,13 +78,17 @@ class Generator {
   ModelWeights weights_;
   int64_t piece_, batch_;  // most tokens of a pass over one text, and most texts of a pass over several
   Arena memory_, host_, saved_, scratch_;
+  std::optional<ImagePass> image_pass_;
+  Tensor image_rows_;           // (capacity, hidden): of the frames of the text that is being read
+  int64_t next_image_row_ = 0;  // that of the next image token
   KvCache cache_;
   Tensor x_, y_;  // (tokens of a pass, hidden)
-  // i32: tokens and positions of a pass, then four boundaries per text (model/context.h).
+  // i32: tokens and positions of a pass, four boundaries per text (model/context.h), and the rows of images.
   Tensor inputs_, host_inputs_;
   Tensor logits_, pass_logits_;  // (batch, vocab) f32 of a pass, on the device and on the host
   Tensor states_, host_states_;  // (piece, hidden) of a pass
   std::vector<std::vector<int32_t>> texts_;
+  std::vector<PromptImages> images_;  // of texts
   std::vector<std::vector<float>> next_logits_;
 };
 
