@@ -5,8 +5,10 @@
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
 #include "hub/resident_model.h"
+#include "runtime/whole_file.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
+#include "tests/text/data/image_tokens.h"
 #include "tests/workshop.h"
 
 using namespace flatshard;
@@ -15,21 +17,26 @@ namespace {
 
 std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
 
-// A workshop with a model of this family, whose text has the sizes of the workshop's config.
-test::Workshop workshop_with(const std::string& folder, const std::string& family, bool tied = false) {
-  test::Workshop workshop(folder);
-  ModelConfig c = test::small_model(family, test::Workshop::kVocab);
+// A model of this family, whose text has the sizes of the workshop's config.
+ModelConfig model_for_workshop(const std::string& family, int64_t vocab = test::Workshop::kVocab) {
+  ModelConfig c = test::small_model(family, vocab);
   c.hidden = 24;
   c.heads = c.kv_heads = 2;
   c.head_dim = c.query_scalar = 12;
   c.ffn = 40;
-  c.tied = tied;
+  return c;
+}
+
+test::Workshop workshop_with(const std::string& folder, const ModelConfig& c) {
+  test::Workshop workshop(folder);
   StreamGroup streams(Device::cpu());
   const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
   test::fill_random(model, 0.1f);
   test::write_model_folder(workshop.file("model"), model);
   return workshop;
 }
+
+constexpr const char* kPictures[] = {"orientation_6.jpeg", "rgb_8.png"};  // of different sizes
 
 const std::string kOptions = " --model.init_from=model --train.steps=3 --train.eval_every=2 ";
 
@@ -43,7 +50,7 @@ TEST_CASE("models that read images have the same bits on any number of ranks and
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const std::string family : {"idefics2", "idefics3"}) {
     CAPTURE(family);
-    const test::Workshop workshop = workshop_with("vision_" + family, family);
+    const test::Workshop workshop = workshop_with("vision_" + family, model_for_workshop(family));
     const test::Finished whole = workshop.train(1, kOptions + "--run.dir=whole");
     REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
     const auto same = [&](int ranks, const std::string& options) {
@@ -60,8 +67,51 @@ TEST_CASE("models that read images have the same bits on any number of ranks and
   }
 }
 
+TEST_CASE("training on images has the same bits on ranks of which some have none, and resumes") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const ImageInput input = test::small_image_input();
+  ModelConfig c = model_for_workshop("idefics2", 100);
+  c.vision->patch_size = input.rules.patch_size;
+  c.vision->image_size = input.rules.position_side * input.rules.patch_size;
+  c.vision->perceiver.latents = input.rules.latents;
+  c.vision->image_token = input.token;
+  const test::Workshop workshop = workshop_with("vision_images", c);
+  write_whole_file(workshop.file("model/preprocessor_config.json"),
+                   R"({"size": {"longest_edge": 16, "shortest_edge": 8}, "do_image_splitting": false})");
+  const std::string a = test::picture(kPictures[0]), b = test::picture(kPictures[1]);
+  std::vector<test::ImageDocument> documents;
+  for (int i = 0; i < 24; ++i)
+    documents.push_back({.images = i % 3 == 0   ? std::vector<std::string>{a, b}
+                                   : i % 3 == 1 ? std::vector<std::string>{b}
+                                                : std::vector<std::string>{},
+                         .text = 4 + i % 5});
+  test::write_image_tokens(workshop.file("images.tok"), documents);
+  const std::string options =
+      " --model.vocab=100 --model.init_from=model --data.train=images.tok --data.eval=images.tok "
+      "--data.packing=none "
+      "--train.steps=4 "
+      "--checkpoint.save_every=2 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const auto same = [&](int ranks, const std::string& more) {
+    CAPTURE(more);
+    const test::Finished run = workshop.train(ranks, options + more);
+    CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
+  };
+  same(4, "--run.dir=four --train.recompute=true");
+  same(2, "--run.dir=stages --parallel.stages=2");
+  same(2, "--run.dir=resumed --resume whole/step-2 --parallel.strategy=no_shard");
+  // Images matter: every parameter that reads them has changed.
+  const TensorFolder before(workshop.file("model"), kWeightsStem),
+      after(workshop.file("whole/model"), kWeightsStem);
+  for (const auto& [name, entry] : before.entries()) {
+    CAPTURE(name);
+    if (reads_images(name)) CHECK_FALSE(same_bits(*entry, *after.entries().at(name)));
+  }
+}
+
 TEST_CASE("without images the layers that read them stay as they are") {
-  const test::Workshop workshop = workshop_with("vision_text", "idefics2");
+  const test::Workshop workshop = workshop_with("vision_text", model_for_workshop("idefics2"));
   const test::Finished run = workshop.train(1, kOptions + "--optimizer.weight_decay=0 --run.dir=run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const TensorFolder before(workshop.file("model"), kWeightsStem),
@@ -79,7 +129,9 @@ TEST_CASE("without images the layers that read them stay as they are") {
 
 TEST_CASE("models that read images are refused in pipeline stages with tied embeddings") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const test::Workshop workshop = workshop_with("vision_tied", "idefics3", true);
+  ModelConfig tied = model_for_workshop("idefics3");
+  tied.tied = true;
+  const test::Workshop workshop = workshop_with("vision_tied", tied);
   const test::Finished run = workshop.train(2, kOptions + "--parallel.stages=2 --run.dir=refused");
   CHECK(run.exit_code == 1);
   CHECK_MESSAGE(run.output.find("with tied embeddings: set it to 1") != std::string::npos, run.output);
@@ -87,7 +139,7 @@ TEST_CASE("models that read images are refused in pipeline stages with tied embe
 
 TEST_CASE("adapters and 4-bit weights of a model that reads images have the same bits on two ranks") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const test::Workshop workshop = workshop_with("vision_adapters", "idefics2");
+  const test::Workshop workshop = workshop_with("vision_adapters", model_for_workshop("idefics2"));
   const std::string lora =
       kOptions +
       "--quant.base=nf4 --lora.rank=2 --lora.targets='.*(text_model|connector|vision_model).*"
