@@ -12,6 +12,7 @@
 
 #include "hub/adapted_model.h"
 #include "text/chat/chat_template.h"
+#include "text/images/image_input.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace flatshard {
@@ -33,10 +34,12 @@ class TextCodec {
   // Tokens that end a text: eos_token_id of generation_config.json, else of config.json, and the tokenizer's
   // EOS. None without a tokenizer.
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
+  // How the model reads images; nothing if it reads none.
+  const std::optional<ImageInput>& image_input() const { return image_input_; }
 
   // With the tokens that the tokenizer adds to every text.
   std::vector<int32_t> encode(const std::string& text) const;
-  // A conversation, up to where the model answers.
+  // A conversation, up to where the model answers; the sizes of its images must be known.
   std::vector<int32_t> encode(const Conversation& conversation) const;
   // Without special tokens.
   std::string decode(std::span<const int32_t> tokens) const;
@@ -61,6 +64,7 @@ class TextCodec {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   std::vector<int32_t> end_tokens_;
+  std::optional<ImageInput> image_input_;
 };
 
 }  // namespace flatshard

@@ -13,6 +13,7 @@
 #include "text/chat/prompt_file.h"
 #include "text/data/corpus.h"
 #include "tools/inference/chat_session.h"
+#include "tools/inference/prompt_images.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"
 #include "train/setup/device_choice.h"
@@ -192,15 +193,18 @@ class Generation {
     std::vector<Request> requests;
     int64_t longest = 0;
     for (const PromptRecord& record : records) {
+      std::optional<Conversation> conversation = record.conversation;
+      if (conversation) find_image_sizes(*conversation);
       std::vector<int32_t> prompt =
-          record.conversation ? codec_.encode(*record.conversation) : codec_.encode(record.prompt);
+          conversation ? codec_.encode(*conversation) : codec_.encode(record.prompt);
       check(!prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
       const int64_t length = std::ssize(prompt) + o_.max_tokens;
       check(length <= config_.max_positions, record.where, ": the prompt has ", prompt.size(),
             " tokens, which with --max-new-tokens ", o_.max_tokens, " exceeds the model's ",
             config_.max_positions, " positions");
       longest = std::max(longest, length);
-      requests.push_back({std::move(prompt), o_.max_tokens, sampler(std::ssize(requests))});
+      requests.push_back({std::move(prompt), o_.max_tokens, sampler(std::ssize(requests)),
+                          conversation ? images_of(codec_.image_input(), *conversation) : nullptr});
     }
     Generator texts = generator(std::min<int64_t>(o_.batch, std::ssize(requests)), longest);
     const auto start = std::chrono::steady_clock::now();

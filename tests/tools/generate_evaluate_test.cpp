@@ -94,7 +94,7 @@ TEST_CASE("commands of a conversation are not sent to the model, and two slashes
   const Chat unknown = chat(folder, "/rest\n/exit now\nHello\n", 300);
   CHECK(unknown.out == "> > " + answer);
   CHECK(
-      unknown.err.starts_with("there is no command \"/rest\"; nothing was sent to the model:\n/system TEXT"));
+      unknown.err.starts_with("there is no command \"/rest\"; nothing was sent to the model:\n/image PATH"));
   CHECK(unknown.err.find("there is no command \"/exit now\"") != std::string::npos);
   const Chat help = chat(folder, "/help\nHello\n", 300);
   CHECK(help.out == "> " + std::string(kChatCommands) + answer);

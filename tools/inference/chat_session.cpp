@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/text.h"
+#include "tools/inference/prompt_images.h"
 
 namespace flatshard {
 namespace {
@@ -90,7 +91,9 @@ class Session {
   bool obey(const std::string& line) {
     const size_t end = line.find_first_of(" \t"), begin = line.find_first_not_of(" \t", end);
     const std::string command = line.substr(0, end), rest = begin == line.npos ? "" : line.substr(begin);
-    if (command == "/system" && !rest.empty()) {
+    if (command == "/image" && !rest.empty()) {
+      show_image(rest);
+    } else if (command == "/system" && !rest.empty()) {
       replace_system(rest);
     } else if (command == "/system") {
       streams_.out << (system_.empty() ? "no system message" : system_) << std::endl;
@@ -113,20 +116,40 @@ class Session {
     }
   }
 
+  // Shows an image with the next message.
+  void show_image(const std::string& path) {
+    try {
+      check(codec_.image_input().has_value(), "the model reads no images");
+      facts_of({.path = path});
+      images_.push_back({.path = path});
+      streams_.out << "shown with the next message" << std::endl;
+    } catch (const Error& error) {
+      streams_.err << printable(error.what()) << "; the conversation continues without it" << std::endl;
+    }
+  }
+
+  PromptImages images() const {
+    return codec_.image_input() ? read_images(*codec_.image_input(), conversation_) : PromptImages{};
+  }
+
   // Streams the model's answer to a message.
   void answer(const std::string& message) {
-    conversation_.add("user", message);
+    const size_t images_before = conversation_.images.size();
+    conversation_.add("user", message, images_);
+    find_image_sizes(conversation_);
     const std::vector<int32_t> prompt = codec_.encode(conversation_);
     const int64_t capacity = generator_.options().capacity, space = capacity - std::ssize(prompt);
     if (space <= 0) {
       conversation_.messages.pop_back();
+      conversation_.images.resize(images_before);
       streams_.err << "the conversation would have " << prompt.size()
                    << " tokens, which leaves no space for an answer in the context of " << capacity
                    << ": start a new one with /reset, or give a larger --context" << std::endl;
       return;
     }
     interrupts_.end_answer();
-    generator_.read_changes(0, prompt);
+    generator_.read_changes(0, prompt, images());
+    images_.clear();
     TextCodec::Stream text(codec_);
     std::string all;
     const auto print = [&](const std::string& piece) {
@@ -151,11 +174,13 @@ class Session {
   Interrupts interrupts_;
   std::string system_;
   Conversation conversation_;
+  std::vector<ImageSource> images_;  // of the next message
 };
 
 }  // namespace
 
 const char* const kChatCommands =
+    "/image PATH   show the model this image with the next message\n"
     "/system TEXT  begin a new conversation with this system message; without TEXT: show it\n"
     "/reset        forget the conversation, except its system message\n"
     "/help         show these commands\n"

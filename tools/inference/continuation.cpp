@@ -92,7 +92,7 @@ std::vector<Continuation> continue_prompts(Generator& generator, std::span<const
       const std::optional<int64_t> text = batch.free_text();
       if (!text) break;
       const Request& request = requests[next];
-      generator.read_prompt(*text, request.prompt);
+      generator.read_prompt(*text, request.prompt, request.images ? request.images() : PromptImages{});
       batch.start(*text, {static_cast<int64_t>(next), request.most_tokens, &request.sampler});
       ++next;
     }

@@ -16,6 +16,7 @@ struct Request {
   std::vector<int32_t> prompt;
   int64_t most_tokens = 0;  // prompt and continuation together must not exceed the generator's capacity
   Sampler sampler{{}};
+  std::function<PromptImages()> images{};  // those of the prompt, read when it begins; empty: none
 };
 
 struct Continuation {

@@ -9,6 +9,7 @@
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "tools/inference/prompt_images.h"
 
 namespace flatshard {
 namespace {
@@ -30,10 +31,12 @@ std::vector<Prompt> prompts_of_rank(const TextCodec& codec, const std::vector<Pr
     const PromptRecord& record = records[i];
     check(record.reference.has_value(), record.where,
           ": has no answer to compare with: neither \"completion\" nor a last message of the assistant");
-    Request request{
-        .prompt = record.conversation ? codec.encode(*record.conversation) : codec.encode(record.prompt),
-        .most_tokens = options.most_tokens,
-        .sampler = Sampler({.temperature = 0})};
+    std::optional<Conversation> conversation = record.conversation;
+    if (conversation) find_image_sizes(*conversation);
+    Request request{.prompt = conversation ? codec.encode(*conversation) : codec.encode(record.prompt),
+                    .most_tokens = options.most_tokens,
+                    .sampler = Sampler({.temperature = 0}),
+                    .images = conversation ? images_of(codec.image_input(), *conversation) : nullptr};
     check(!request.prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
     prompts.push_back({i, std::move(request), codec.encode(*record.reference)});
   }

@@ -1,0 +1,47 @@
+#include "tools/inference/prompt_images.h"
+
+#include "runtime/check.h"
+#include "text/images/image_file.h"
+
+namespace flatshard {
+namespace {
+
+void append_image(const ImageInput& input, const ShownImage& image, PromptImages& images) {
+  const std::string bytes = read_image(image.source);
+  const ImageLayout layout = layout_of(input.rules, image.size);
+  const size_t before = images.positions.size(), count = static_cast<size_t>(layout.patches),
+               width = static_cast<size_t>(3 * input.rules.patch_size * input.rules.patch_size);
+  images.positions.resize(before + count);
+  images.patches.resize((before + count) * width);
+  write_patches(input.rules, layout, decoded(std::as_bytes(std::span(bytes))),
+                images.patches.data() + before * width, images.positions.data() + before);
+  for (const ImageFrame& frame : layout.frames)
+    images.frames.push_back(images.frames.back() + static_cast<int32_t>(frame.patches()));
+}
+
+}  // namespace
+
+void find_image_sizes(Conversation& conversation) {
+  for (ShownImage& image : conversation.images) image.size = facts_of(image.source).size;
+}
+
+PromptImages read_images(const ImageInput& input, const Conversation& conversation) {
+  PromptImages images;
+  for (const ShownImage& image : conversation.images) {
+    try {
+      append_image(input, image, images);
+    } catch (const Error& error) {
+      const std::string name = name_of(image.source), text = error.what();
+      throw Error(text.starts_with(name) ? text : name + ": " + text, error.where);
+    }
+  }
+  return images;
+}
+
+std::function<PromptImages()> images_of(const std::optional<ImageInput>& input,
+                                        const Conversation& conversation) {
+  if (!input || conversation.images.empty()) return {};
+  return [&input = *input, conversation] { return read_images(input, conversation); };
+}
+
+}  // namespace flatshard
