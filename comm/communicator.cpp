@@ -2,6 +2,7 @@
 
 #include "comm/self_communicator.h"
 #include "runtime/memory.h"
+#include "runtime/recording.h"
 
 namespace flatshard {
 
@@ -11,7 +12,13 @@ Tensor part_of(const Tensor& t, int index, int parts) {
   return t.view({t.size()}).slice(index * size, (index + 1) * size);
 }
 
-Collective Communicator::note(const char* verb, const char* label, int64_t bytes, DType dtype) {
+// A rank alone exchanges nothing: what it copies instead is work of its own.
+Collective Communicator::note(const Stream& stream, const char* verb, const char* label, int64_t bytes,
+                              DType dtype, int peer) {
+  if (stream.recorded() && size_ > 1)
+    stream.recording()->add_exchange(
+        stream.index(),
+        {.communicator = name_, .verb = verb, .label = label, .bytes = bytes, .ranks = size_, .peer = peer});
   const Collective call{name_, verb, label, bytes, dtype};
   if (log_) log_->push_back(call);
   return call;
@@ -30,7 +37,7 @@ void Communicator::all_gather(Stream& stream, const std::vector<GatherPart>& par
     bytes += full.bytes();
   }
   if (stream.planning()) peers_.all = true;
-  do_all_gather(stream, note("all_gather", label, bytes, parts.front().full.dtype), parts);
+  do_all_gather(stream, note(stream, "all_gather", label, bytes, parts.front().full.dtype), parts);
 }
 
 void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label) {
@@ -40,7 +47,7 @@ void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tens
         " does not divide into ", size_, " parts");
   for (int peer = 0; stream.planning() && peer < size_; ++peer)
     if (peer != rank_) peers_.to.insert(peer), peers_.from.insert(peer);
-  do_all_to_all(stream, note("all_to_all", label, sent.bytes(), sent.dtype), received, sent);
+  do_all_to_all(stream, note(stream, "all_to_all", label, sent.bytes(), sent.dtype), received, sent);
 }
 
 void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full,
@@ -50,14 +57,14 @@ void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Ten
   check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", label, ": ", size_,
         " shards ", shard.shape, " do not make up ", full.shape);
   if (stream.planning()) peers_.all = true;
-  do_reduce_scatter(stream, note("reduce_scatter", label, full.bytes(), full.dtype), shard, full);
+  do_reduce_scatter(stream, note(stream, "reduce_scatter", label, full.bytes(), full.dtype), shard, full);
 }
 
 void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const char* label) {
   check(root >= 0 && root < size_, "broadcast of ", label, ": root is rank ", root, ", must be below ",
         size_);
   if (stream.planning()) peers_.all = true;
-  do_broadcast(stream, note("broadcast", label, t.bytes(), t.dtype), t, root);
+  do_broadcast(stream, note(stream, "broadcast", label, t.bytes(), t.dtype), t, root);
 }
 
 void Communicator::check_peer(const char* verb, const char* label, int peer) const {
@@ -68,13 +75,13 @@ void Communicator::check_peer(const char* verb, const char* label, int peer) con
 void Communicator::send(Stream& stream, const Tensor& t, int to, const char* label) {
   check_peer("send", label, to);
   if (stream.planning()) peers_.to.insert(to);
-  do_send(stream, note("send", label, t.bytes(), t.dtype), t, to);
+  do_send(stream, note(stream, "send", label, t.bytes(), t.dtype, to), t, to);
 }
 
 void Communicator::receive(Stream& stream, const Tensor& t, int from, const char* label) {
   check_peer("receive", label, from);
   if (stream.planning()) peers_.from.insert(from);
-  do_receive(stream, note("receive", label, t.bytes(), t.dtype), t, from);
+  do_receive(stream, note(stream, "receive", label, t.bytes(), t.dtype, from), t, from);
 }
 
 std::shared_ptr<void> Communicator::register_memory(const Tensor& memory) {

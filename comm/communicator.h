@@ -97,7 +97,8 @@ class Communicator {
   virtual void do_deregister(void*) noexcept {}
 
   void check_peer(const char* verb, const char* label, int peer) const;
-  Collective note(const char* verb, const char* label, int64_t bytes, DType dtype);
+  Collective note(const Stream& stream, const char* verb, const char* label, int64_t bytes, DType dtype,
+                  int peer = -1);
 
   const char* name_;
   int rank_, size_;

@@ -40,8 +40,9 @@ class PlanningCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport) {
+  if (size == 1) return std::make_unique<SelfCommunicator>(name);
   auto planning = std::make_unique<PlanningCommunicator>(name, rank, size);
-  if (transport != Transport::staged || size == 1) return planning;
+  if (transport != Transport::staged) return planning;
   return std::make_unique<StagedCommunicator>(std::move(planning));
 }
 

@@ -6,6 +6,7 @@
 #include "build_config.h"
 #include "kernels/optimizer_args.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -75,7 +76,7 @@ void check_adamw(const char* op, const AdamW& a, DType moments) {
 
 void adamw(Stream& stream, const AdamW& a) {
   check_adamw("adamw", a, DType::f32);
-  if (stream.planning() || a.p.empty()) return;
+  if (a.p.empty() || plans(stream, "adamw", a, a.p)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::adamw(stream, a);
   stream.run("adamw", [a] {

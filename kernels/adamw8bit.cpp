@@ -7,6 +7,7 @@
 #include "build_config.h"
 #include "kernels/dynamic_encode.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd_math.h"
 
 namespace flatshard {
@@ -134,7 +135,7 @@ void adamw8bit(Stream& stream, const AdamW8bit& a) {
   for (const auto& [name, t] : {std::pair{"m_absmax", a.m_absmax}, {"v_absmax", a.v_absmax}})
     check(t.dtype == DType::f32 && t.size() == blocks, "adamw8bit: ", name, " is ", t.dtype, " ", t.shape,
           ", must be f32 with ", blocks, " elements");
-  if (stream.planning() || a.step.p.empty()) return;
+  if (a.step.p.empty() || plans(stream, "adamw8bit", a, a.step.p)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::adamw8bit(stream, a);
   stream.run("adamw8bit", [a] {

@@ -6,6 +6,7 @@
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/attention_sm90.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -70,10 +71,22 @@ void check_documents(const char* op, const Args& a) {
   check_boundaries(op, "cu_seqlens_kv", cpu::key_boundaries(a.mask), a.k.rows());
 }
 
+// What the time of attention depends on.
+template <class Args>
+OpCall call_of(const char* op, const Args& a) {
+  return {.name = op,
+          .shape = {a.q.rows(), a.q.count, a.k.rows(), a.k.count, a.q.head_size(),
+                    cpu::document_count(a.mask), a.mask.causal ? 1 + a.mask.window : 0},
+          .dtype = a.q.of.dtype,
+          .flops = flops(a),
+          .bytes = min_bytes(a)};
+}
+
 }  // namespace
 
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a) {
   check_attention("attention_forward", a);
+  if (stream.recorded()) stream.note(call_of("attention_forward", a));
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::attention_forward(stream, a);
   const ArenaScope scope(scratch);
@@ -97,6 +110,7 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   check_heads("attention_backward", "dq", a.dq, a.q);
   check_heads("attention_backward", "dk", a.dk, a.k);
   check_heads("attention_backward", "dv", a.dv, a.v);
+  if (stream.recorded()) stream.note(call_of("attention_backward", a));
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::attention_backward(stream, scratch, a);
   const ArenaScope scope(scratch);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "build_config.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd_math.h"
 #include "runtime/parallel.h"
 
@@ -133,7 +134,13 @@ void cross_entropy(const CrossEntropyBackward& a) {
 }  // namespace cpu
 
 void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
-  if (stream.planning() || targets.empty()) return;
+  if (targets.empty()) return;
+  if (stream.recorded())
+    stream.note({.name = "check_targets",
+                 .shape = {targets.size()},
+                 .dtype = targets.dtype,
+                 .bytes = static_cast<double>(targets.bytes())});
+  if (stream.planning()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::check_targets(stream, targets, V);
   stream.run("check_targets", [=] { cpu::check_targets(targets, V); });
@@ -141,7 +148,7 @@ void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
 
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a) {
   check_arguments("cross_entropy_forward", a);
-  if (stream.planning() || a.logits.empty()) return;
+  if (a.logits.empty() || plans(stream, "cross_entropy_forward", a, a.logits)) return;
   const CrossEntropyBackward loss_alone{.dlogits = {},
                                         .loss = a.loss,
                                         .logits = a.logits,
@@ -158,7 +165,7 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
   check(a.dlogits.shape == a.logits.shape && is_float(a.dlogits.dtype), "cross_entropy_backward: dlogits is ",
         a.dlogits.dtype, " ", a.dlogits.shape, ", must have the shape of the logits, ", a.logits.shape);
   check(a.softcap >= 0, "cross_entropy_backward: softcap is ", a.softcap, ", must be 0 (none) or positive");
-  if (stream.planning() || a.logits.empty()) return;
+  if (a.logits.empty() || plans(stream, "cross_entropy_backward", a, a.logits)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cross_entropy(stream, a);
   stream.run("cross_entropy_backward", [a] { cpu::cross_entropy(a); });

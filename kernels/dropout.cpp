@@ -4,6 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/packed.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -68,9 +69,11 @@ void apply(const MaskedProduct& a) {
 
 namespace {
 
-void run(Stream& stream, const char* op, const MaskedProduct& a) {
+template <class Args>
+void run(Stream& stream, const char* op, const Args& args) {
+  const MaskedProduct a = masked(args);
   check_masked(op, a);
-  if (stream.planning() || a.in.empty()) return;
+  if (a.in.empty() || plans(stream, op, args, a.in)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::dropout(stream, op, a);
   stream.run(op, [a] { visit_float(a.in.dtype, [&]<class T>() { cpu::apply<T>(a); }); });
@@ -82,10 +85,8 @@ double bytes(const MaskedProduct& a) {
 
 }  // namespace
 
-void dropout_forward(Stream& stream, const DropoutForward& a) { run(stream, "dropout_forward", masked(a)); }
-void dropout_backward(Stream& stream, const DropoutBackward& a) {
-  run(stream, "dropout_backward", masked(a));
-}
+void dropout_forward(Stream& stream, const DropoutForward& a) { run(stream, "dropout_forward", a); }
+void dropout_backward(Stream& stream, const DropoutBackward& a) { run(stream, "dropout_backward", a); }
 
 double min_bytes(const DropoutForward& a) { return bytes(masked(a)); }
 double min_bytes(const DropoutBackward& a) { return bytes(masked(a)); }

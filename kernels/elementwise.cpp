@@ -4,6 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd_math.h"
 
 namespace flatshard {
@@ -104,7 +105,7 @@ void cast(Stream& stream, const Cast& a) {
   const bool contiguous = y_stride == a.y.shape[-1] && x_stride == a.x.shape[-1];
   check(contiguous || a.y.shape == a.x.shape, "cast: between columns, y is ", a.y.shape, ", x is ", a.x.shape,
         "; they must have the same shape");
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "cast", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cast(stream, a, y_stride, x_stride);
   stream.run("cast", [=] {
@@ -119,7 +120,7 @@ void cast(Stream& stream, const Cast& a) {
 void add(Stream& stream, const Add& a) {
   check_like("add", "a", a.a, a.y);
   check_like("add", "b", a.b, a.y);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "add", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::add(stream, a);
   stream.run("add", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::add<T>(a); }); });
@@ -127,7 +128,7 @@ void add(Stream& stream, const Add& a) {
 
 void scale(Stream& stream, const Scale& a) {
   check_like("scale", "x", a.x, a.y);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "scale", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::scale(stream, a);
   stream.run("scale", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::scale<T>(a); }); });
@@ -136,7 +137,7 @@ void scale(Stream& stream, const Scale& a) {
 void softcap(Stream& stream, const Softcap& a) {
   check_like("softcap", "x", a.x, a.y);
   check(a.cap > 0, "softcap: cap is ", a.cap, ", must be positive");
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "softcap", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::softcap(stream, a);
   stream.run("softcap", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::softcap<T>(a); }); });
@@ -148,7 +149,7 @@ void place(Stream& stream, const Place& a) {
         "place: x is ", a.x.dtype, " ", a.x.shape, ", which does not fit in y ", a.y.dtype, " ", a.y.shape,
         " from column ", a.first);
   const int64_t y_stride = stride_or_width("place: y", a.y_stride, a.y.shape[1]);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "place", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::place(stream, a, y_stride);
   stream.run("place",

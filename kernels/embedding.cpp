@@ -5,6 +5,7 @@
 
 #include "build_config.h"
 #include "kernels/index_sort.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -101,7 +102,7 @@ void add_rows(const Tensor& table, const Tensor& dy, const Tensor& numbers, int3
 void embedding_forward(Stream& stream, const EmbeddingForward& a) {
   check_table("embedding_forward", "w", a.w, a.y.dtype, "tokens", a.tokens, a.y);
   if (!a.p.empty()) check_table("embedding_forward", "p", a.p, a.y.dtype, "positions", a.positions, a.y);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "embedding_forward", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::embedding_forward(stream, a);
   stream.run("embedding_forward", [a] {
@@ -120,7 +121,7 @@ void embedding_backward(Stream& stream, Arena& scratch, const EmbeddingBackward&
     return table.empty() ? 0 : sort_scratch(stream.device(), a.dy.rows(), table.shape[0]);
   };
   const Tensor sort = scratch.alloc(DType::i32, {std::max(sort_of(a.dw), sort_of(a.dp))});
-  if (stream.planning() || a.dy.empty()) return;
+  if (a.dy.empty() || plans(stream, "embedding_backward", a, a.dy)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::embedding_backward(stream, a, sort);
   stream.run("embedding_backward", [a, sort] {

@@ -9,6 +9,7 @@
 #include "kernels/four_bit_encode.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -224,7 +225,7 @@ void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
   check_block(kOp, a.block);
   check_part(kOp, "codes", a.codes, DType::u8, code_bytes(a.x.size()));
   check_part(kOp, "absmax", a.absmax, DType::f32, block_count(a.x.size(), a.block));
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, kOp, a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::quantize_four_bit(stream, a);
   stream.run(kOp, [a] {
@@ -241,7 +242,7 @@ void quantize_scales(Stream& stream, const QuantizeScales& a) {
   check_part(kOp, "codes", a.codes, DType::u8, n);
   check_part(kOp, "nested_absmax", a.nested_absmax, DType::f32, block_count(n, kNestedBlock));
   check_part(kOp, "nested_offset", a.nested_offset, DType::f32, 1);
-  if (stream.planning() || a.absmax.empty()) return;
+  if (a.absmax.empty() || plans(stream, kOp, a, a.absmax)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::quantize_scales(stream, a);
   stream.run(kOp, [a] { cpu::quantize_scales(a); });
@@ -254,7 +255,7 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
   check(a.first >= 0 && a.first + a.y.size() <= a.w.shape.size(), kOp, ": elements [", a.first, ", ",
         a.first + a.y.size(), ") are outside the ", a.w.shape.size(), " elements of the weight");
   const int64_t y_stride = stride_or_width("dequantize_four_bit: y", a.y_stride, a.y.shape[-1]);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, kOp, a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::dequantize_four_bit(stream, a, y_stride);
   stream.run(kOp,

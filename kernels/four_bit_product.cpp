@@ -6,6 +6,7 @@
 #include "kernels/four_bit_decode.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
+#include "kernels/planned_op.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
@@ -146,6 +147,14 @@ class PanelProduct {
 
 void multiply_on_cpu(Stream& stream, Arena& scratch, const Undecoded& p) {
   constexpr const char* kName = "four_bit_product";
+  if (stream.recorded()) {
+    const auto [M, N, K] = extents_of(p.g);
+    stream.note({.name = kName,
+                 .shape = {M, N, K, p.g.transpose_b ? 2 : 0},
+                 .dtype = p.compute,
+                 .flops = flops(p.g),
+                 .bytes = min_bytes(p.g)});
+  }
   if (p.compute != DType::f16 && has_few_rows(p.g)) {  // gemm() has no such products of f16
     const FewRowsProduct product(p);
     const Tensor workspace = scratch.alloc(DType::u8, {product.workspace_bytes()});

@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -78,7 +79,7 @@ void scatter_rows(const ScatterRows& a) {
 
 void gather_rows(Stream& stream, const GatherRows& arguments) {
   const GatherRows a = checked("gather_rows", arguments, "y", arguments.y, "x", arguments.x);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "gather_rows", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gather_rows(stream, a);
   stream.run("gather_rows", [a] {
@@ -89,7 +90,7 @@ void gather_rows(Stream& stream, const GatherRows& arguments) {
 
 void scatter_rows(Stream& stream, const ScatterRows& arguments) {
   const ScatterRows a = checked("scatter_rows", arguments, "x", arguments.x, "y", arguments.y);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "scatter_rows", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::scatter_rows(stream, a);
   stream.run("scatter_rows", [a] {

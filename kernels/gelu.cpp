@@ -3,6 +3,7 @@
 #include "build_config.h"
 #include "kernels/gelu_math.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -60,7 +61,7 @@ void visit(DType dtype, GeluKind kind, F&& f) {
 
 void gelu_forward(Stream& stream, const GeluForward& a) {
   check_like("gelu_forward", "y", a.y, a.x);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "gelu_forward", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_forward(stream, a);
   stream.run("gelu_forward",
@@ -70,7 +71,7 @@ void gelu_forward(Stream& stream, const GeluForward& a) {
 void gelu_backward(Stream& stream, const GeluBackward& a) {
   check_like("gelu_backward", "dy", a.dy, a.x);
   check_like("gelu_backward", "dx", a.dx, a.x);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "gelu_backward", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_backward(stream, a);
   stream.run("gelu_backward",

@@ -5,6 +5,7 @@
 #include "kernels/gemm_rows.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
 #include "runtime/memory.h"
@@ -44,6 +45,17 @@ Gemm widened(Arena& scratch, const Gemm& g) {
   wide.accumulate = !addend_of(g).empty();
   wide.addend = {};
   return wide;
+}
+
+OpCall call_of(const Gemm& g) {
+  const auto [M, N, K] = extents_of(g);
+  const int64_t flags = (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + (addend_of(g).empty() ? 0 : 4) +
+                        (g.tf32 ? 8 : 0) + (g.c.dtype == g.a.dtype ? 0 : 16);
+  return {.name = "gemm",
+          .shape = {M, N, K, flags},
+          .dtype = g.a.dtype,
+          .flops = flops(g),
+          .bytes = min_bytes(g)};
 }
 
 }  // namespace
@@ -117,6 +129,7 @@ GemmStrides strides_of(const Gemm& g) {
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
+  if (stream.recorded()) stream.note(call_of(g));
   const bool multiplies = extents_of(g).K > 0;
   if constexpr (kCublasBuilt)
     if (stream.device().is_cuda()) {
@@ -142,7 +155,7 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   const ArenaScope scope(scratch);
   const Tensor partials =
       scratch.alloc(DType::f32, {partial_rows(stream.device(), a.dy.rows(), a.dy.shape[-1]), a.dy.shape[-1]});
-  if (stream.planning()) return;
+  if (plans(stream, "bias_backward", a, a.dy)) return;
   if (a.dy.empty()) return a.accumulate ? void() : zero(stream, a.db);
   if constexpr (kCublasBuilt)
     if (stream.device().is_cuda()) return cuda::bias_backward(stream, a, partials);

@@ -35,13 +35,13 @@ void check_all_targets(Stream& stream, const Args& a) {
 }
 
 // Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last, the only two
-// sizes.
+// sizes, unless the calls are recorded.
 template <class Args, class Work>
 void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   const int64_t N = a.x.rows(), chunk = chunk_of(a), last = (N - 1) / chunk * chunk;
   for (int64_t begin = 0; begin < N; begin += chunk) {
     work(begin, std::min(N, begin + chunk));
-    if (stream.planning()) begin = std::max(begin, last - chunk);
+    if (stream.planning() && !stream.recorded()) begin = std::max(begin, last - chunk);
   }
 }
 

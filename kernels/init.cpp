@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -51,7 +52,7 @@ void init_param(Stream& stream, const InitParam& a) {
   check(is_float(a.y.dtype), "init_param: y is ", a.y.dtype, ", must be f32, bf16 or f16");
   check(a.first >= 0, "init_param: first is ", a.first, ", must not be negative");
   check(std::isfinite(a.init.value), "init_param: init.value is ", a.init.value, ", must be finite");
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "init_param", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::init_param(stream, a);
   stream.run("init_param", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::init<T>(a); }); });

@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/norm_types.h"
 #include "kernels/packed.h"
+#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -121,7 +122,7 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
         a.y.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
   const int64_t y_stride = stride_or_width("layernorm_forward: y", a.y_stride, a.x.shape[-1]);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "layernorm_forward", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a, y_stride);
   stream.run("layernorm_forward", [a, y_stride] {
@@ -142,7 +143,7 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   const ArenaScope scope(scratch);
   const Tensor partials = scratch.alloc(
       DType::f32, {partial_rows(stream.device(), a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
-  if (stream.planning()) return;
+  if (plans(stream, "layernorm_backward", a, a.x)) return;
   if (a.x.empty()) {
     if (!a.accumulate) zero(stream, a.dw), zero(stream, a.db);
     return;

@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/optimizer_args.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -61,7 +62,7 @@ void lion(Stream& stream, const Lion& a) {
   check_state("lion", "p", a.p, DType::f32, a.p.size());
   check_state("lion", "m", a.m, DType::f32, a.p.size());
   check_update("lion", a);
-  if (stream.planning() || a.p.empty()) return;
+  if (a.p.empty() || plans(stream, "lion", a, a.p)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::lion(stream, a);
   stream.run("lion", [a] {

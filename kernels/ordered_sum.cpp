@@ -2,6 +2,7 @@
 
 #include "build_config.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -76,7 +77,7 @@ void ordered_sum(Stream& stream, const OrderedSum& a) {
   check(a.y.dtype == DType::f32 && a.y.size() * a.lanes.shape[0] == a.lanes.size(), "ordered_sum: y is ",
         a.y.dtype, " ", a.y.shape, ", must be f32 with the elements of one lane of ", a.lanes.shape);
   check(is_float(a.lanes.dtype), "ordered_sum: lanes is ", a.lanes.dtype, ", must be f32, bf16 or f16");
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "ordered_sum", a, a.lanes)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::ordered_sum(stream, a);
   stream.run("ordered_sum", [a] { visit_float(a.lanes.dtype, [&]<class T>() { cpu::sum_lanes<T>(a); }); });

@@ -4,6 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
+#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -203,7 +204,7 @@ void qk_norm_forward(Stream& stream, const QkNormForward& a) {
   const QkRows rows = rows_of({kOp, a.x, a.wq, a.wk, a.rstd, a.positions, a.table, a.query_heads});
   check_like(kOp, "y", a.y, a.x);
   const int64_t x_stride = token_stride(kOp, a.x_stride, a.x);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, kOp, a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::qk_norm_forward(stream, a, rows);
   stream.run(kOp, [=] {
@@ -227,7 +228,7 @@ void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
   const int64_t blocks =
       on_gpu ? std::min(row_blocks(a.x.shape[0]), cuda::kQkNormBlocks) : row_blocks(a.x.shape[0]);
   const Tensor partial_dw = scratch.alloc(DType::f32, {blocks, wants_dw ? rows.q_width + rows.k_width : 0});
-  if (stream.planning()) return;
+  if (plans(stream, kOp, a, a.x)) return;
   if (a.x.empty()) {
     for (const Tensor& dw : {a.dwq, a.dwk})
       if (!a.accumulate && !dw.empty()) zero(stream, dw);

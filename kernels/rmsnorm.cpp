@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/norm_types.h"
 #include "kernels/packed.h"
+#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -92,7 +93,7 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
         "rmsnorm_forward: addend is ", a.addend.dtype, " ", a.addend.shape, ", must be like x ", a.x.dtype,
         " ", a.x.shape);
   const int64_t y_stride = stride_or_width("rmsnorm_forward: y", a.y_stride, a.x.shape[-1]);
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "rmsnorm_forward", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a, y_stride);
   stream.run("rmsnorm_forward", [a, y_stride] {
@@ -110,7 +111,7 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   const ArenaScope scope(scratch);
   const Tensor partial_dw =
       scratch.alloc(DType::f32, {partial_rows(stream.device(), a.x.rows()), a.dw.size()});
-  if (stream.planning()) return;
+  if (plans(stream, "rmsnorm_backward", a, a.x)) return;
   if (a.x.empty()) return a.accumulate ? void() : zero(stream, a.dw);
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_backward(stream, a, partial_dw);

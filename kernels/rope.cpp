@@ -6,6 +6,7 @@
 
 #include "build_config.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -147,11 +148,12 @@ void rotate(const Rotation& r) {
 
 namespace {
 
-void run_rotation(Stream& stream, const char* op, Rotation r) {
+template <class Args>
+void run_rotation(Stream& stream, const char* op, const Args& a, Rotation r) {
   if (r.sections == RopeSections{} && r.table.shape.rank() == 2) r.sections[0] = r.table.shape[1] / 2;
   r.axes = r.sections[2] > 0 ? 3 : r.sections[1] > 0 ? 2 : 1;
   check_rotation(op, r);
-  if (stream.planning() || r.x.empty()) return;
+  if (r.x.empty() || plans(stream, op, a, r.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rotate(stream, op, r);
   stream.run(op, [op, r] {
@@ -224,7 +226,7 @@ void rope_table(const Tensor& table, const std::vector<double>& frequencies, dou
 }
 
 void rope_forward(Stream& stream, const RopeForward& a) {
-  run_rotation(stream, "rope_forward",
+  run_rotation(stream, "rope_forward", a,
                {.y = a.y,
                 .x = a.x,
                 .positions = a.positions,
@@ -237,7 +239,7 @@ void rope_forward(Stream& stream, const RopeForward& a) {
 }
 
 void rope_backward(Stream& stream, const RopeBackward& a) {
-  run_rotation(stream, "rope_backward",
+  run_rotation(stream, "rope_backward", a,
                {.y = a.dx,
                 .x = a.dy,
                 .positions = a.positions,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "build_config.h"
+#include "kernels/planned_op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -102,7 +103,7 @@ void sum_squares(Stream& stream, const SumSquares& a) {
         "sum_squares: partials is ", a.partials.dtype, " ", a.partials.shape, ", must be f32 with ",
         squares_chunks(a.first, a.x.size()), " elements for the range [", a.first, ", ", a.first + a.x.size(),
         ")");
-  if (stream.planning() || a.x.empty()) return;
+  if (a.x.empty() || plans(stream, "sum_squares", a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::sum_squares(stream, a);
   stream.run("sum_squares", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::squares<T>(a); }); });
@@ -116,7 +117,7 @@ void sum_partials(Stream& stream, const SumPartials& a) {
   const int64_t groups = partial_groups(a.partials.shape[0], a.units);
   check(a.groups.dtype == DType::i32 && a.groups.shape == Shape({groups, 2}), "sum_partials: groups is ",
         a.groups.dtype, " ", a.groups.shape, ", must be i32 (", groups, ", 2)");
-  if (stream.planning() || groups == 0) return;
+  if (groups == 0 || plans(stream, "sum_partials", a, a.partials)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::sum_partials(stream, a);
   stream.run("sum_partials", [a] { cpu::add_groups(a); });
@@ -135,7 +136,7 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   check(a.max_norm > 0.0f, "clip_coefficient: max_norm is ", a.max_norm, ", must be above 0");
   check(a.scale > 0.0f && std::isfinite(a.scale), "clip_coefficient: scale is ", a.scale,
         ", must be above 0 and finite");
-  if (stream.planning()) return;
+  if (plans(stream, "clip_coefficient", a, a.groups)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::clip_coefficient(stream, a);
   stream.run("clip_coefficient", [a] { cpu::clip(a); });

@@ -3,6 +3,7 @@
 #include "build_config.h"
 #include "kernels/gelu_math.h"
 #include "kernels/parallel_write.h"
+#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -73,7 +74,7 @@ void swiglu_forward(Stream& stream, const SwigluForward& a) {
   check_like("swiglu_forward", "up", a.up, a.gate);
   const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]),
                 y_stride = stride_or_width("swiglu_forward: y", a.y_stride, a.y.shape[-1]);
-  if (stream.planning() || a.y.empty()) return;
+  if (a.y.empty() || plans(stream, "swiglu_forward", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::swiglu_forward(stream, a, stride, y_stride);
   stream.run("swiglu_forward", [a, stride, y_stride] {
@@ -87,7 +88,7 @@ void swiglu_backward(Stream& stream, const SwigluBackward& a) {
   check_like("swiglu_backward", "dgate", a.dgate, a.gate);
   check_like("swiglu_backward", "dup", a.dup, a.gate);
   const int64_t stride = stride_or_width("swiglu_backward", a.row_stride, a.dy.shape[-1]);
-  if (stream.planning() || a.dy.empty()) return;
+  if (a.dy.empty() || plans(stream, "swiglu_backward", a, a.dy)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::swiglu_backward(stream, a, stride);
   stream.run("swiglu_backward", [a, stride] {

@@ -8,6 +8,7 @@
 
 #include "build_config.h"
 #include "runtime/cuda.h"
+#include "runtime/recording.h"
 
 namespace flatshard {
 namespace {
@@ -93,17 +94,42 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 
 MemoryCounters memory_counters() { return {.allocations = allocations, .live_bytes = live_bytes}; }
 
+namespace {
+
+// Bytes between a GPU and its host cross the bus once; other copies read and write the same memory.
+OpCall copy_call(const Tensor& dst, const Tensor& src) {
+  using enum OpCall::Path;
+  const bool to_gpu = dst.device.is_cuda(), from_gpu = src.device.is_cuda();
+  return {.name = "copy",
+          .shape = {dst.bytes()},
+          .dtype = DType::u8,
+          .path = to_gpu == from_gpu ? none
+                  : to_gpu           ? to_device
+                                     : to_host,
+          .bytes = static_cast<double>((to_gpu == from_gpu ? 2 : 1) * dst.bytes())};
+}
+
+}  // namespace
+
 void copy(Stream& stream, const Tensor& dst, const Tensor& src) {
   check(dst.dtype == src.dtype && dst.size() == src.size(), "copy of ", src.dtype, " ", src.shape, " into ",
         dst.dtype, " ", dst.shape);
-  if (stream.planning() || dst.empty()) return;
+  if (dst.empty()) return;
+  if (stream.recorded()) stream.note(copy_call(dst, src));
+  if (stream.planning()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::copy(stream.native(), dst.data, src.data, dst.bytes());
   stream.run("copy", [dst, src] { std::memcpy(dst.data, src.data, static_cast<size_t>(dst.bytes())); });
 }
 
 void fill_bytes(Stream& stream, const Tensor& dst, unsigned char value) {
-  if (stream.planning() || dst.empty()) return;
+  if (dst.empty()) return;
+  if (stream.recorded())
+    stream.note({.name = "fill",
+                 .shape = {dst.bytes()},
+                 .dtype = DType::u8,
+                 .bytes = static_cast<double>(dst.bytes())});
+  if (stream.planning()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::fill_bytes(stream.native(), dst.data, value, dst.bytes());
   stream.run("fill", [dst, value] { std::memset(dst.data, value, static_cast<size_t>(dst.bytes())); });

@@ -6,6 +6,7 @@
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/cuda.h"
+#include "runtime/recording.h"
 #include "runtime/stream_worker.h"
 
 namespace flatshard {
@@ -80,18 +81,25 @@ Event::~Event() {
 Event::Event(Event&& other) noexcept
     : ticket_(std::move(other.ticket_)),
       native_(std::exchange(other.native_, nullptr)),
-      capture_(other.capture_) {}
+      capture_(other.capture_),
+      recorded_(other.recorded_) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(ticket_, other.ticket_);
   std::swap(native_, other.native_);
   std::swap(capture_, other.capture_);
+  std::swap(recorded_, other.recorded_);
   return *this;
 }
 
 Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
     : group_(group), index_(index), name_(std::move(name)), role_(role), trace_(group.options().trace) {
-  if (planning()) return;
+  if (planning()) {
+    recording_ = group.options().recording;
+    if (recording_) recording_->add_stream(name_, role == StreamRole::comm);
+    if (device().is_cuda()) host_side_.reset(new Stream(*this));
+    return;
+  }
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) {
       native_ = cuda::create_stream(device(), role == StreamRole::comm);
@@ -109,7 +117,8 @@ Stream::Stream(Stream& cuda)
       role_(cuda.role_),
       native_(cuda.native_),
       is_host_side_(true),
-      trace_(cuda.trace_) {}
+      trace_(cuda.trace_),
+      recording_(cuda.recording_) {}
 
 Stream::~Stream() {
   if constexpr (kCudaBuilt)
@@ -132,6 +141,7 @@ bool Stream::runs_immediately() const {
 }
 
 TraceSpan Stream::span(const char* what, int number) const {
+  if (recording_) return TraceSpan(*recording_, index_, what, number);
   const bool timed = !planning() && !device().is_cuda() && runs_immediately();
   return TraceSpan(timed ? trace_ : nullptr, trace_row_, what, number);
 }
@@ -150,7 +160,10 @@ void Stream::defer(const char* what, std::function<void()> work) {
   group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::work, what, std::move(work), nullptr});
 }
 
+void Stream::note(const OpCall& op) const { recording_->add_op(index_, is_host_side_, op); }
+
 void Stream::record(Event& event) {
+  if (recording_) event.recorded_ = recording_->add_record(index_);
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {
@@ -169,6 +182,7 @@ void Stream::record(Event& event) {
 }
 
 void Stream::wait(const Event& event) {
+  if (recording_ && event.recorded_ >= 0) recording_->add_wait(index_, event.recorded_);
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {

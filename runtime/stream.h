@@ -13,7 +13,7 @@
 // A schedule that produces the same bits in all orders has no missing wait.
 //
 // A planning group drops all work: run on planning streams and planning arenas, a program measures its
-// memory.
+// memory. A recording of the group gets the dropped work.
 
 #include <atomic>
 #include <functional>
@@ -31,6 +31,8 @@ enum class StreamRole { compute, comm };
 enum class StreamOrder { in_order, concurrent, comm_late, comm_early };
 
 class Graph;
+class Recording;
+struct OpCall;
 class StreamGroup;
 class StreamWorker;
 
@@ -54,6 +56,7 @@ class Event {
   std::shared_ptr<Ticket> ticket_;
   void* native_ = nullptr;
   int64_t capture_ = 0;  // the capture of the last record(); 0: none
+  int recorded_ = -1;    // in a recording: the number of the last record()
 };
 
 class Stream {
@@ -72,7 +75,7 @@ class Stream {
   }
 
   // A trace span such as "forward 3" around all work that runs during its lifetime. It records nothing when
-  // work does not run at the call, since host time is then meaningless.
+  // work does not run at the call, since host time is then meaningless. In a recording it is a scope.
   TraceSpan span(const char* what, int number = -1) const;
 
   void record(Event& event);
@@ -87,6 +90,11 @@ class Stream {
 
   Device device() const;
   bool planning() const;
+  // Whether a recording gets the work that this planning stream drops; then ops pass it to note().
+  bool recorded() const { return recording_ != nullptr; }
+  void note(const OpCall& op) const;
+  Recording* recording() const { return recording_; }
+  int index() const { return index_; }  // in its group
   bool traced() const { return trace_ != nullptr; }
   const std::string& name() const { return name_; }
   void* native() const { return native_; }  // the cudaStream_t; null on the CPU
@@ -114,12 +122,14 @@ class Stream {
   std::unique_ptr<StreamWorker> worker_;  // of a communication stream in the order `concurrent`
   Trace* trace_ = nullptr;
   int trace_row_ = 0;
+  Recording* recording_ = nullptr;
 };
 
 struct StreamOptions {
   StreamOrder order = StreamOrder::in_order;
   bool planning = false;
-  Trace* trace = nullptr;  // one row per stream; must outlive the group
+  Trace* trace = nullptr;          // one row per stream; must outlive the group
+  Recording* recording = nullptr;  // of a planning group; must outlive it
 };
 
 // The streams of one device that may wait for one another. The destructor drops queued work: synchronize

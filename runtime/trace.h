@@ -12,6 +12,8 @@
 
 namespace flatshard {
 
+class Recording;
+
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -64,18 +66,18 @@ class Trace {
 };
 
 // Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace, or
-// while the trace is not recording, it does nothing.
+// while the trace is not recording, it does nothing. In a recording of planned work it is a scope.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, int row, const char* what, int number = -1);
-  ~TraceSpan() {
-    if (trace_) trace_->add_span(row_, name_, begin_, Trace::Clock::now());
-  }
+  TraceSpan(Recording& recording, int stream, const char* what, int number = -1);
+  ~TraceSpan();
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
   Trace* trace_;
+  Recording* recording_ = nullptr;
   int row_;
   std::string name_;
   Trace::Clock::time_point begin_;

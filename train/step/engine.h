@@ -71,7 +71,8 @@ class Engine {
   std::optional<std::vector<Tokens>> continue_texts(std::span<const Tokens> prompts,
                                                     std::span<const int32_t> ends, const ShareTokens& share);
   // Run the largest step and evaluation on planning arenas; of a long step, about kPlannedMicroSteps
-  // micro-steps.
+  // micro-steps. A recording gets a step that follows another: its first units are prefetched, and it ends
+  // when the next step can begin.
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
   int64_t planned_micro_steps() const;
@@ -115,6 +116,7 @@ class Engine {
   void backward(const Pass& pass);
   void prefetch_after(const Visit& visit, const Pass& pass);
   void prefetch_next_step();
+  void update(const StepOrder& order);
   void replay_micro_step(const Schedule& schedule, size_t micro);
   bool recomputes() const { return setup_.config.train.recompute; }
 

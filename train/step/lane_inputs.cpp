@@ -68,6 +68,13 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
   if (vision_) take_images(on_host.images, stream);
 }
 
+void LaneInputs::plan_read(Stream& stream) const {
+  text_.upload(stream);
+  if (!vision_) return;
+  indices_.upload(stream);
+  patches_.upload(stream, most_.patches);
+}
+
 void LaneInputs::take_images(const ImageBatch& on_host, Stream& stream) {
   rows_.patches = on_host.patch_positions.size();
   rows_.frames = std::max<int64_t>(on_host.frames.size() - 1, 0);

@@ -20,6 +20,8 @@ class LaneInputs {
   // Reads the data of a lane and enqueues the copies to the device. The host tensors stay unchanged until the
   // next read.
   void read(const Data& data, int64_t data_step, int64_t lane, Stream& stream);
+  // On a planning stream: the copies of the largest read.
+  void plan_read(Stream& stream) const;
 
   const Batch& batch() const { return batch_; }          // on the device
   const ImageInputs& images() const { return images_; }  // the same

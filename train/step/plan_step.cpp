@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/recording.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -15,15 +16,27 @@ int64_t Engine::planned_micro_steps() const {
 }
 
 void Engine::plan_step() {
+  Recording* const recording = compute_.recording();
+  if (recording) {
+    recording->pause(true);
+    prefetch_next_step();
+    recording->pause(false);
+  }
+  for (const LaneInputs& inputs : inputs_) inputs.plan_read(compute_);
+  set_target_weights(1);
   const int64_t planned = planned_micro_steps();
   accumulate(planned == setup_.batching.micro_steps
                  ? schedule_
                  : schedule_of(setup_.pipeline, stage(), planned, whole_.first_trained_layer()));
   if (planned < setup_.batching.micro_steps)
     for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
-  optimizer_.measure(compute_, 1);
-  for (ShardedUnit& u : units()) u.publish(compute_, gather_);
-  prefetch_next_step();
+  {
+    const TraceSpan span = compute_.span("update");
+    update({.data_step = 0, .update = 1, .lr = 0, .loss_scale = 1, .targets = 1});
+  }
+  if (!recording) return;
+  units_.acquire(schedule_.visits.front().layer, compute_);
+  recording->pause(true);
 }
 
 void Engine::plan_first_and_last_values() {

@@ -22,16 +22,20 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   accumulate(schedule_);
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
-  optimizer_.measure(compute_, order.loss_scale);  // the gradient norm, over all ranks
-  optimizer_.update(compute_, order.lr, order.update, [&](ShardedUnit& u) { u.publish(compute_, gather_); });
-  prefetch_next_step();
-  for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
+  update(order);
   compute_.sync();  // publication may still be in flight; the next step waits for it where needed
   sum_losses();
   return {.lane_losses = lane_losses_,
           .sequence_losses = sequence_losses_,
           .grad_norm = *norm_.host.as<float>(),
           .finite = *nonfinite_.host.as<int32_t>() == 0};
+}
+
+void Engine::update(const StepOrder& order) {
+  optimizer_.measure(compute_, order.loss_scale);  // the gradient norm, over all ranks
+  optimizer_.update(compute_, order.lr, order.update, [&](ShardedUnit& u) { u.publish(compute_, gather_); });
+  prefetch_next_step();
+  for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
 }
 
 // Computes the gradients of all micro-batches, summed over lanes and ranks.

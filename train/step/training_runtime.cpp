@@ -120,8 +120,8 @@ void TrainingRuntime::OwnedCommunicators::reserve_workspace(Arena& pinned) const
 }
 
 RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
-                                 const OwnedCommunicators& comms) {
-  StreamGroup planning(setup.device, {.planning = true});
+                                 const OwnedCommunicators& comms, Recording* recording) {
+  StreamGroup planning(setup.device, {.planning = true, .recording = recording});
   Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
   CollectiveLog schedule;
@@ -172,10 +172,10 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
-RunPlan plan_run(const RunSetup& setup, int rank) {
+RunPlan plan_run(const RunSetup& setup, int rank, Recording* recording) {
   const TrainingRuntime::OwnedCommunicators communicators(setup, rank, nullptr);
   MemoryPlan memory = memory_plan_of(setup);
-  return TrainingRuntime::plan_on(memory, setup, rank, communicators);
+  return TrainingRuntime::plan_on(memory, setup, rank, communicators, recording);
 }
 
 }  // namespace flatshard

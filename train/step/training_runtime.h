@@ -72,9 +72,9 @@ class TrainingRuntime {
     std::optional<PipeCommunicators> pipe;
     int64_t free_before = 0;  // on the device
   };
-  static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
-                         const OwnedCommunicators& comms);
-  friend RunPlan plan_run(const RunSetup& setup, int rank);
+  static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, const OwnedCommunicators& comms,
+                         Recording* recording = nullptr);
+  friend RunPlan plan_run(const RunSetup& setup, int rank, Recording* recording);
 
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
@@ -85,7 +85,8 @@ class TrainingRuntime {
   std::optional<Staging> staging_;
 };
 
-// The plan of a rank alone; nothing is allocated, and no other rank is needed.
-RunPlan plan_run(const RunSetup& setup, int rank);
+// The plan of a rank alone; nothing is allocated, and no other rank is needed. A recording gets the work of a
+// step (Engine::plan_step()).
+RunPlan plan_run(const RunSetup& setup, int rank, Recording* recording = nullptr);
 
 }  // namespace flatshard
