@@ -233,3 +233,32 @@ TEST_CASE("--plan and --print-config need no data") {
   CHECK(print.output.find("train = \"missing.tok\"") != std::string::npos);
   CHECK(print.output.find("# command line") != std::string::npos);
 }
+
+TEST_CASE("--plan needs of published weights config.json alone") {
+  const test::Workshop workshop("config_alone");
+  fs::create_directories(workshop.file("published"));
+  std::ofstream(workshop.file("published/config.json"))
+      << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+             "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 61,
+             "max_position_embeddings": 32, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+             "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+  std::ofstream(workshop.file("plan.toml"))
+      << "[model]\ninit_from = \"published\"\n[data]\ntrain = \"corpus.tok\"\n"
+         "seq_len = 16\n[train]\nsteps = 1\ntotal_batch_size = 8\n"
+         "batch_size_per_device = 1\n[optimizer]\nlr = 1e-3\n";
+  const test::Finished plan = test::run_command("cd config_alone && @train plan.toml --plan --ranks 2", 60);
+  CHECK_MESSAGE(plan.exit_code == 0, plan.output);
+  CHECK_MESSAGE(plan.output.find("its weights are not there") != std::string::npos, plan.output);
+  CHECK_MESSAGE(plan.output.find("rank 0 of 2") != std::string::npos, plan.output);
+  const test::Finished run = test::run_command("cd config_alone && @train plan.toml", 60);
+  CHECK_MESSAGE(run.exit_code == 1, run.output);
+}
+
+TEST_CASE("--plan is for as many ranks as a file of accelerate says") {
+  const test::Workshop workshop("plan_accelerate");
+  std::ofstream(workshop.file("a.yaml")) << "distributed_type: FSDP\nnum_processes: 4\n";
+  const test::Finished plan = workshop.train(1, "--plan --accelerate a.yaml");
+  CHECK_MESSAGE(plan.output.find("rank 0 of 4") != std::string::npos, plan.output);
+  const test::Finished other = workshop.train(1, "--plan --accelerate a.yaml --ranks 2");
+  CHECK_MESSAGE(other.output.find("rank 0 of 2") != std::string::npos, other.output);
+}

@@ -49,7 +49,7 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
-  const std::string weights = open_initial_weights(setup, world).lines;
+  const std::string weights = describe_initial_weights(setup, world);
   const RunPlan plan = plan_run(setup, world.rank());
   const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
   const double peak =

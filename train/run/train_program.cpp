@@ -142,6 +142,9 @@ constexpr int kStopped = EX_TEMPFAIL;
 
 RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world, const Streams& streams) {
   configure_log(LogLevel::info, world.rank(), world.size());
+  // A file of accelerate says for how many ranks it is.
+  if (line.plan && line.ranks == 0 && world.size() == 1) config.source.ranks = config.processes.value_or(0);
+  const int ranks = config.source.ranks;
   LoadedConfig loaded = load_checked(std::move(config), world);
   loaded.overwrite = line.overwrite;
   agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
@@ -150,7 +153,7 @@ RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world
     return 0;
   }
   if (line.plan) {
-    print_plan(loaded, {.ranks = line.ranks, .gpu = line.gpu}, world, streams.out);
+    print_plan(loaded, {.ranks = ranks, .gpu = line.gpu}, world, streams.out);
     return 0;
   }
   const bool starts_again =

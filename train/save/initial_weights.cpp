@@ -134,6 +134,17 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   return initial;
 }
 
+std::string describe_initial_weights(const RunSetup& setup, const World& world) {
+  const std::string& model = setup.config.init_from;
+  const std::string stem = model + '/' + kWeightsStem + ".safetensors";
+  std::error_code none;
+  const bool there = model.empty() || is_gguf(model) || std::filesystem::exists(stem, none) ||
+                     std::filesystem::exists(stem + ".index.json", none);
+  if (there) return open_initial_weights(setup, world).lines;
+  return str("from      ", config_path(model),
+             "; its weights are not there: a run needs them, a plan does not\n");
+}
+
 InitialValues values_of_run(const RunSetup& setup, const InitialWeights& initial) {
   const InitialValues random = random_values(static_cast<uint64_t>(setup.config.run.seed));
   if (setup.config.init_from.empty()) return quantized_values(random, setup.model);

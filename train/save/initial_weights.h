@@ -31,6 +31,8 @@ struct InitialWeights {
   std::string lines{};
 };
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
+// The lines for a plan, which needs config.json alone: they say so if the folder has no weights.
+std::string describe_initial_weights(const RunSetup& setup, const World& world);
 
 // The initial values of every parameter: from `initial`, which must outlive this, and where it has none from
 // the run's seed.
