@@ -151,6 +151,11 @@ void find_enough(FitAdvice& advice, const Config& config, int ranks, int64_t usa
   advice.with_enough = *best;
 }
 
+PlannedRun memory_of(const RunPlan& plan) {
+  return {.device_bytes = plan.memory_bytes - plan.host_bytes + plan.nccl_bytes,
+          .host_bytes = plan.host_bytes};
+}
+
 std::string host_text(const PlannedRun& run) {
   return run.host_bytes > 0 ? str("; ", human_bytes(run.host_bytes), " of host memory per rank") : "";
 }
@@ -206,23 +211,31 @@ FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int
   return advice;
 }
 
-std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {
-  const auto planned = [&gpu](const RunSetup& s, const RunPlan& p) -> PlannedRun {
-    return {.device_bytes = p.memory_bytes - p.host_bytes + p.nccl_bytes,
-            .host_bytes = p.host_bytes,
-            .seconds = estimate_step(s, p, gpu).seconds()};
+std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster) {
+  const GpuModel& gpu = cluster.gpu;
+  const auto planned = [&](const RunSetup& s, const RunPlan& p) {
+    PlannedRun most = memory_of(p);
+    for (int stage = 1; stage < s.pipeline.stages; ++stage)
+      if (const PlannedRun other = memory_of(plan_run(s, stage * s.groups.ranks));
+          other.device_bytes > most.device_bytes)
+        most = other;
+    return most;
   };
-  const PlannedRun current = planned(setup, plan);
+  PlannedRun current = planned(setup, plan);
+  const SimulatedStep step = simulate_step(setup, cluster);
+  current.seconds = step.p50;
   const int64_t usable = gpu.memory_bytes() - kReservedBytes, free = usable - current.device_bytes;
   const std::string offered =
       str(human_bytes(usable), " that ", gpu.name, " offers\n          (", human_bytes(gpu.memory_bytes()),
           " less ", human_bytes(kReservedBytes), " assumed for CUDA and its libraries)", host_text(current),
-          '\n', describe_estimate(estimate_step(setup, plan, gpu), setup, gpu));
+          '\n', describe_estimate(step, setup, plan, cluster));
   if (free >= 0) return str("fits      ", human_bytes(current.device_bytes), " of the ", offered);
   const Planner planner = [&](const Config& config, int ranks) -> std::optional<PlannedRun> {
     try {
       const RunSetup other = set_up(config, ranks, {}, Purpose::plan);
-      return planned(other, plan_run(other, 0));
+      PlannedRun run = planned(other, plan_run(other, 0));
+      run.seconds = simulate_step(other, cluster).p50;
+      return run;
     } catch (const Error&) {  // the settings exclude each other
       return std::nullopt;
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/plan/gpu_models.h"
+#include "train/simulate/cluster.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {
@@ -39,7 +39,8 @@ struct FitAdvice {
 FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int64_t usable,
                  const Planner& plan);
 
-// The answer to `train --plan --for GPU` as text, for the plan of a rank on a GPU.
-std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu);
+// The answer to `train --plan --for GPU` as text, for the plan of rank 0. With pipeline stages, the stage
+// that takes the most memory decides.
+std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster);
 
 }  // namespace flatshard

@@ -1,24 +1,22 @@
 #pragma once
-// The time of an optimizer step on a GPU of which only published figures are known. It assumes that matrix
-// products reach half of the published peak, and memory and links four fifths of their rates.
+// The simulated time of a step as text: how long it takes, where the time goes, and what the rates are.
 
-#include "train/plan/gpu_models.h"
+#include <string>
+
+#include "train/simulate/simulated_step.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {
 
-struct StepEstimate {
-  double products = 0;  // forward and backward passes, recomputation included
-  double exchange = 0;  // between ranks, while the passes run
-  double transfer = 0;  // between host and GPU, while the passes run
-  double update = 0;    // of the parameters, by the GPU or, with offload, by the host
+// Of the products of a model that a step needs, at the published peak of all GPUs: model FLOPs utilization.
+double utilization(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
+                   const Cluster& cluster);
 
-  double seconds() const;
-};
+// "2.41 s per step, ...": one line, one of what the time consists of, and one that names the assumptions.
+std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
+                              const Cluster& cluster);
 
-StepEstimate estimate_step(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu);
-
-// "2.41 s per step, ...", one line and one that names the assumptions.
-std::string describe_estimate(const StepEstimate& estimate, const RunSetup& setup, const GpuModel& gpu);
+// What a step waits for most, and which setting shortens that: "sums over ranks, 410 ms (...)".
+std::string describe_limit(const SimulatedStep& step, const RunSetup& setup);
 
 }  // namespace flatshard

@@ -6,7 +6,7 @@
 
 #include "runtime/gpu.h"
 #include "train/measure/peak.h"
-#include "train/plan/gpu_models.h"
+#include "train/simulate/gpu_models.h"
 
 namespace flatshard {
 

@@ -1,5 +1,6 @@
 #include "train/run/run_header.h"
 
+#include <optional>
 #include <ostream>
 
 #include "runtime/parallel.h"
@@ -41,11 +42,12 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   const int ranks = wanted.ranks;
   check((ranks == 0 && wanted.gpu.empty()) || world.size() == 1,
         "--ranks and --for plan in one process: start train without mpirun");
-  const GpuModel* const gpu = wanted.gpu.empty() ? nullptr : &gpu_model(wanted.gpu);
-  if (gpu) loaded.config.run.device = DeviceChoice::cuda;
-  check(!gpu || loaded.config.parallel.stages == 1,
-        "--for estimates runs without pipeline stages, but parallel.stages = ", loaded.config.parallel.stages,
-        ": use --plan alone, which prints a table of stages");
+  std::optional<Cluster> cluster;
+  if (!wanted.gpu.empty()) {
+    cluster = cluster_named(wanted.gpu);
+    loaded.config.run.device = DeviceChoice::cuda;
+    if (loaded.config.parallel.host_ranks == 0) loaded.config.parallel.host_ranks = cluster->node_gpus;
+  }
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
@@ -64,7 +66,7 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
       << stages;
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
   out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions;
-  if (gpu) out << describe_fit(setup, plan, *gpu);
+  if (cluster) out << describe_fit(setup, plan, *cluster);
 }
 
 }  // namespace flatshard

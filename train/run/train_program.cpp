@@ -245,8 +245,8 @@ std::vector<Option> options_of(CommandLine& line) {
        "with --plan: number of ranks to plan for, in this one process; with --from: number that will train",
        {.range = NumberRange{1, kMostPlannedRanks}}},
       {"--for", &line.gpu,
-       "with --plan: whether the run fits on this GPU, what would make it fit, and an "
-       "estimate of a step's time: " +
+       "with --plan: whether the run fits on this GPU, what would make it fit, and the "
+       "simulated time of a step: a cluster file (a path that ends in .toml), or " +
            gpu_model_names()},
   };
 }

@@ -72,30 +72,24 @@ TEST_CASE("advice doubles the ranks until the run fits or the batch is too small
   CHECK(!advice_for(small_config(), 11).ranks);
 }
 
-TEST_CASE("a step's estimate is work divided by the assumed share of published rates") {
+TEST_CASE("an estimate names its parts, what limits the step, and what it assumes") {
   Config config = small_config();
   config.train.recompute = true;
   const RunSetup setup = set_up(config, 2, {}, Purpose::plan);
-  RunPlan plan = plan_run(setup, 0);
-  plan.flops = {.full = 4e9, .causal = 3e9, .forward = 1e9};
-  plan.trainable = 4'000'000;
-  plan.units.all.traffic = {.gathered = {.inside = 600'000'000}, .reduced = {.inside = 200'000'000}};
-  plan.units.norm = {};
-  const GpuModel gpu{.name = "a-gpu",
-                     .memory_mib = 1024,
-                     .matrix_tflops = 2,
-                     .fp32_tflops = 1,
-                     .memory_gbps = 100,
-                     .link_gbps = 10,
-                     .host_gbps = 5};
-  const StepEstimate estimate = estimate_step(setup, plan, gpu);
-  CHECK(estimate.products == doctest::Approx(4 * 8 * (3e9 + 1e9) / 1e12));  // 4 sequences of 8 tokens
-  CHECK(estimate.exchange == doctest::Approx(800e6 / 8e9));
-  CHECK(estimate.transfer == 0);
-  CHECK(estimate.update == doctest::Approx(2e6 * 30 / 80e9));
-  CHECK(estimate.seconds() == doctest::Approx(0.128 + estimate.update));
-  const std::string text = describe_estimate(estimate, setup, gpu);
-  CHECK_MESSAGE(text.find("not measured") != std::string::npos, text);
+  const RunPlan plan = plan_run(setup, 0);
+  const Cluster cluster = usual_cluster(gpu_model("h100-80gb"));
+  SimulatedStep step{.seconds = 2, .p10 = 1.9, .p50 = 2, .p90 = 2.1};
+  step.parts = {.products = 1, .attention = 0.5, .reductions = 0.5};
+  const std::string text = describe_estimate(step, setup, plan, cluster);
+  CHECK(test::missing_from(text, {"2.00 s per step", "1.90 s to 2.10 s", "products 1.00 s, attention 500 ms",
+                                  "waits for sums over ranks 500 ms", "--parallel.reduction=native",
+                                  "not measured", "989 TFLOP/s"}) == "");
+  step.parts = {.products = 2};
+  CHECK(describe_limit(step, setup).find("--train.recompute=false") != std::string::npos);
+  const double tokens = 8 * 8;
+  CHECK(utilization(step, setup, plan, cluster) ==
+        doctest::Approx(tokens * plan.flops.causal /
+                        (2 * 2 * published_matrix_rate(cluster.gpu, setup.compute, false))));
 }
 
 TEST_CASE("every GPU that the help names can be planned for, and no other") {

@@ -16,6 +16,8 @@ struct GpuModel {
   double memory_gbps;
   double link_gbps;  // received from another GPU of the host, over NVLink if there is one, otherwise PCIe
   double host_gbps;  // received from host memory, over PCIe
+  double multiprocessors;
+  double watts;                   // that it may take
   const char* device_names = "";  // as CUDA reports them, separated by "|"
 
   int64_t memory_bytes() const { return memory_mib << 20; }

@@ -1,4 +1,4 @@
-#include "train/plan/gpu_models.h"
+#include "train/simulate/gpu_models.h"
 
 #include "tests/test.h"
 

@@ -1,0 +1,201 @@
+#include "train/simulate/cluster.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include <toml++/toml.h>
+
+#include "runtime/check.h"
+#include "runtime/spelling.h"
+#include "runtime/whole_file.h"
+#include "train/config/toml_limits.h"
+
+namespace flatshard {
+namespace {
+
+// Sources. Ring steps: the latencies of the protocol Simple in NCCL's cost model, src/graph/tuning.cc
+// (hwLatencies: NVLink 3.4 us, PCI 5.7 us, network 14 us). What a ring reaches of NVLink and of network
+// cards: the ratios 0.81 and 0.96 with which that model meets the bus bandwidths that SimAI publishes for 8
+// to 1024 GPUs (aliyun/SimAI, calbusbw.cc and its tables of ring efficiency). PCIe: 0.8, assumed. A network
+// card of 400 Gbit/s carries 48.5 GB/s (calbusbw.cc).
+constexpr double kRingStepNvlinkUs = 3.4, kRingStepPcieUs = 5.7, kRingStepNetworkUs = 14;
+constexpr double kNvlinkEfficiency = 0.81, kPcieEfficiency = 0.8, kNicEfficiency = 0.96, kNicGbps = 48.5;
+// Copies from pinned memory reach 55 of the 64 GB/s of PCIe 5.0 x16 (bench/results, H200), and the same share
+// of PCIe 4.0; HGX boards connect two GPUs to a switch.
+constexpr double kShareOfBus = 55.0 / 64;
+constexpr int kGpusOfSwitch = 2;
+// Assumed: AdamW on the host at 20 GB/s for a rank; a kernel launch takes the host 4 us (NVIDIA's guidance is
+// 2 to 5 us); ranks differ by 0.5 % for a run and by 0.5 % in each step.
+constexpr double kUpdateGbps = 20, kIssueUs = 4, kJitter = 0.005;
+
+const toml::table& table_of(const toml::node& node, const std::string& path, const std::string& key) {
+  const toml::table* const table = node.as_table();
+  check(table, path, ':', node.source().begin.line, ": ", key, " must be a section, such as [node]");
+  return *table;
+}
+
+// Reads the keys of a cluster file into their places; a key that it has no place for is an Error.
+class ClusterFile {
+ public:
+  ClusterFile(Cluster& cluster, std::string path) : cluster_(cluster), path_(std::move(path)) {}
+
+  void read(const toml::table& root) {
+    if (const toml::node* const kind = root.at_path("gpu.kind").node()) {
+      const auto name = kind->value_exact<std::string>();
+      check(name.has_value(), where(*kind), "gpu.kind must be a string, one of ", gpu_model_names());
+      cluster_ = usual_cluster(gpu_model(*name));
+      cluster_.source = path_;
+    } else {
+      fail(str(path_, ": gpu.kind is missing: name one of ", gpu_model_names()));
+    }
+    if (const toml::node* const kind = root.at_path("node.link.kind").node()) {
+      const auto name = kind->value_exact<std::string>();
+      check(name == "nvlink" || name == "pcie", where(*kind),
+            "node.link.kind must be \"nvlink\" or \"pcie\"");
+      cluster_.nvlink = name == "nvlink";
+      cluster_.link_efficiency = cluster_.nvlink ? kNvlinkEfficiency : kPcieEfficiency;
+      cluster_.link_step_us = cluster_.nvlink ? kRingStepNvlinkUs : kRingStepPcieUs;
+    }
+    read_section(root, "");
+  }
+
+ private:
+  struct Key {
+    double* number;
+    double least;
+  };
+
+  std::string where(const toml::node& node) const { return str(path_, ':', node.source().begin.line, ": "); }
+
+  void read_section(const toml::table& table, const std::string& prefix) {
+    for (const auto& [name, node] : table) {
+      const std::string key = prefix + std::string(name.str());
+      if (key == "gpu.kind" || key == "node.link.kind") continue;
+      if (key == "network.tiers")
+        read_tiers(node);
+      else if (node.is_table())
+        read_section(table_of(node, path_, key), key + ".");
+      else
+        read_number(node, key);
+    }
+  }
+
+  void read_number(const toml::node& node, const std::string& key) {
+    double node_gpus = cluster_.node_gpus, of_switch = cluster_.gpus_per_switch;
+    const std::map<std::string, Key> keys{
+        {"gpu.power_watts", {&cluster_.power_watts, 1}},
+        {"gpu.price_per_hour", {&cluster_.price_per_hour, 0}},
+        {"node.gpus", {&node_gpus, 1}},
+        {"node.link.gbps", {&cluster_.link_gbps, 1e-3}},
+        {"node.link.efficiency", {&cluster_.link_efficiency, 1e-3}},
+        {"node.link.step_us", {&cluster_.link_step_us, 0}},
+        {"node.host.gbps", {&cluster_.host_gbps, 1e-3}},
+        {"node.host.gpus_per_switch", {&of_switch, 1}},
+        {"node.host.update_gbps", {&cluster_.update_gbps, 1e-3}},
+        {"node.host.issue_us", {&cluster_.issue_us, 0}},
+        {"network.nics_per_node", {&cluster_.nics_per_node, 1e-3}},
+        {"network.gbps", {&cluster_.nic_gbps, 1e-3}},
+        {"network.efficiency", {&cluster_.nic_efficiency, 1e-3}},
+        {"network.step_us", {&cluster_.network_step_us, 0}},
+        {"jitter.fixed", {&cluster_.jitter_fixed, 0}},
+        {"jitter.step", {&cluster_.jitter_step, 0}},
+    };
+    const auto found = keys.find(key);
+    if (found == keys.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, unused] : keys) names.push_back(known);
+      const std::string meant = similar_word(key, names);
+      fail(str(where(node), key, ": unknown key", meant.empty() ? "" : str("; did you mean ", meant, '?')));
+    }
+    const auto value = node.value<double>();
+    check(value && (node.is_integer() || node.is_floating_point()) && std::isfinite(*value) &&
+              *value >= found->second.least,
+          where(node), key, " must be a number of at least ", found->second.least);
+    *found->second.number = *value;
+    cluster_.node_gpus = static_cast<int>(node_gpus);
+    cluster_.gpus_per_switch = static_cast<int>(of_switch);
+    check(cluster_.node_gpus == node_gpus && cluster_.gpus_per_switch == of_switch, where(node), key,
+          " must be a whole number");
+  }
+
+  void read_tiers(const toml::node& node) {
+    const toml::array* const tiers = node.as_array();
+    constexpr const char* kForm = "network.tiers must be a list such as [{nodes = 32, oversubscription = 2}]";
+    check(tiers, where(node), kForm);
+    cluster_.tiers.clear();
+    for (const toml::node& item : *tiers) {
+      const toml::table* const tier = item.as_table();
+      check(tier && tier->size() == 2, where(node), kForm);
+      const auto nodes = (*tier)["nodes"].value<double>(), over = (*tier)["oversubscription"].value<double>();
+      check(nodes && over && *nodes >= 1 && *over >= 1, where(node), kForm, ", both at least 1");
+      check(cluster_.tiers.empty() || cluster_.tiers.back().nodes < *nodes, where(node),
+            "network.tiers must have ascending numbers of nodes");
+      cluster_.tiers.push_back({*nodes, *over});
+    }
+  }
+
+  Cluster& cluster_;
+  std::string path_;
+};
+
+}  // namespace
+
+double Cluster::oversubscription(double nodes) const {
+  double most = 1;
+  for (const NetworkTier& tier : tiers) {
+    most = tier.oversubscription;
+    if (nodes <= tier.nodes) break;
+  }
+  return most;
+}
+
+Cluster usual_cluster(const GpuModel& gpu) {
+  Cluster c{.source = gpu.name, .gpu = gpu};
+  c.nvlink = gpu.link_gbps > gpu.host_gbps;
+  c.link_gbps = gpu.link_gbps;
+  c.link_efficiency = c.nvlink ? kNvlinkEfficiency : kPcieEfficiency;
+  c.link_step_us = c.nvlink ? kRingStepNvlinkUs : kRingStepPcieUs;
+  c.host_gbps = gpu.host_gbps * kShareOfBus;
+  c.gpus_per_switch = kGpusOfSwitch;
+  c.update_gbps = kUpdateGbps;
+  c.issue_us = kIssueUs;
+  // One card of 400 Gbit/s for each GPU with NVLink of Hopper's generation, 200 Gbit/s for Ampere's (DGX
+  // A100), and one card for a host of PCIe cards.
+  c.nics_per_node = c.nvlink ? 8 : 1;
+  c.nic_gbps = gpu.link_gbps >= 450 ? kNicGbps : kNicGbps / 2;
+  c.nic_efficiency = kNicEfficiency;
+  c.network_step_us = kRingStepNetworkUs;
+  c.jitter_fixed = c.jitter_step = kJitter;
+  return c;
+}
+
+Cluster read_cluster(const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 16;
+  const std::string text = read_whole_file(path, kMostBytes);
+  check_toml_limits(text, path);
+  Cluster cluster;
+  try {
+    const toml::table root = toml::parse(text);
+    ClusterFile(cluster, path).read(root);
+  } catch (const toml::parse_error& error) {
+    fail(str(path, ':', error.source().begin.line, ": ", std::string(error.description())));
+  } catch (const BrokenAssertion&) {
+    fail(str(path, ": is not valid TOML"));
+  }
+  return cluster;
+}
+
+Cluster cluster_named(const std::string& name) {
+  return name.ends_with(".toml") ? read_cluster(name) : usual_cluster(gpu_model(name));
+}
+
+std::string describe_rates(const Cluster& c) {
+  return str("not measured: published figures of ", c.gpu.name,
+             c.source == c.gpu.name ? "" : " and those of " + c.source, ", assuming up to 76 % of ",
+             c.gpu.matrix_tflops, " TFLOP/s, 85 % of ", c.gpu.memory_gbps, " GB/s of memory, ",
+             std::round(100 * c.link_efficiency), " % of ", c.link_gbps, " GB/s between GPUs of a node of ",
+             c.node_gpus, ", and ", c.nics_per_node, " x ", c.nic_gbps, " GB/s between nodes");
+}
+
+}  // namespace flatshard

@@ -1,0 +1,33 @@
+#pragma once
+// The time of an op on its own, and what it uses while it runs.
+
+#include <memory>
+#include <string>
+
+#include "runtime/recording.h"
+#include "train/simulate/cluster.h"
+
+namespace flatshard {
+
+struct OpTime {
+  double seconds = 0;
+  double processors = 0, memory = 0;  // shares, as in ReplayItem
+};
+
+// Corrections of the built-in rates: by how much a trainer's kernels differ from what is assumed.
+struct OpProfile {
+  double products = 1;        // the rate of matrix products
+  double attention = 1;       // the rate of attention
+  double other_bytes = 1;     // of the ops that memory bounds
+  double seconds_per_op = 0;  // beyond the launch
+};
+
+// What an op takes on a GPU of a cluster, from published figures. `seq_len` replaces the documents of one
+// token with which a plan counts memory.
+OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile = {});
+
+// The part of the matrix peak that a product of these extents reaches, of which `flags` are those of the op
+// "gemm".
+double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags);
+
+}  // namespace flatshard

@@ -1,0 +1,36 @@
+#pragma once
+// The time of an optimizer step before it runs: records the step of one rank of each pipeline stage, gives
+// every op, exchange and copy a duration from a model of the machines, and replays them.
+
+#include <string>
+#include <vector>
+
+#include "train/setup/run_setup.h"
+#include "train/simulate/cluster.h"
+#include "train/simulate/op_times.h"
+#include "train/simulate/replay.h"
+
+namespace flatshard {
+
+// Where the compute stream of the slowest stage spends a step.
+struct StepParts {
+  double products = 0, attention = 0, others = 0, update = 0;  // work
+  // It waits for: gathered parameters, sums over ranks, other stages, copies from and to the host, work of
+  // the host, and for the host to enqueue work.
+  double gathers = 0, reductions = 0, stages = 0, copies = 0, host = 0, launches = 0;
+
+  double sum() const;
+};
+
+struct SimulatedStep {
+  double seconds = 0;                // of ranks that are equally fast
+  double p10 = 0, p50 = 0, p90 = 0;  // with jitter
+  StepParts parts{};
+  double exchanged =
+      0;  // seconds of exchanges of a rank of that stage, whether something waits for them or not
+  double host_gb_per_second = 0;
+};
+
+SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile = {});
+
+}  // namespace flatshard

@@ -1,0 +1,42 @@
+#pragma once
+// A step of a traced run on the CPU as durations of the items of its recording. Spans and items of a stream
+// have the same order, so each item takes the time of its span.
+
+#include <string>
+#include <vector>
+
+#include "runtime/recording.h"
+#include "train/setup/run_setup.h"
+#include "train/simulate/replay.h"
+
+namespace flatshard {
+
+struct TracedSpan {
+  std::string name;
+  double begin = 0, end = 0;  // seconds on rank 0's clock
+};
+struct TracedStream {
+  std::string name;
+  std::vector<TracedSpan> spans;  // of all steps in the order of their begins, without those around others
+  std::vector<TracedSpan> waits;
+};
+// What one rank did.
+struct TracedRank {
+  std::vector<TracedSpan> steps;
+  std::vector<TracedStream> streams;
+};
+
+// The ranks of a trace.json.
+std::vector<TracedRank> read_trace(const std::string& path);
+
+// A step of a trace as rows of a replay, one for each rank.
+struct TracedStep {
+  std::vector<ReplayRow> rows;
+  std::vector<Recording> recordings;
+  std::vector<std::vector<ReplayTimes>> measured;  // by row and item; {0, 0} of records and waits
+};
+// Step `index` of the traced ones, from the moment at which the first rank begins it. An Error if the trace
+// is of another run.
+TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ranks, size_t index);
+
+}  // namespace flatshard
