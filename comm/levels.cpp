@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 
 #include "runtime/check.h"
@@ -32,9 +33,11 @@ bool gain_from_two_levels(std::span<const int> hosts) {
 }
 
 std::string why_one_level(std::span<const int> hosts) {
-  const int first = on_host(hosts, hosts.front());
+  std::map<int, int> members;  // by host
+  for (const int host : hosts) ++members[host];
+  const int first = members.at(hosts.front());
   for (const int host : hosts)
-    if (const int n = on_host(hosts, host); n != first)
+    if (const int n = members.at(host); n != first)
       return str("one of its hosts has ", std::min(first, n), " of its ranks and another has ",
                  std::max(first, n));
   if (!are_in_order(hosts)) return "its ranks are not numbered host by host";

@@ -391,20 +391,30 @@ RankLevels RunSetup::levels_of(int rank) const {
           .replicas = flatshard::levels_of(hosts_of(replicas_of(rank)), groups.group_of(data), two)};
 }
 
+// The members of every group of ranks, and of every group of replicas, once.
+std::vector<std::vector<int>> RunSetup::all_groups() const {
+  std::vector<std::vector<int>> all;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (groups.index_in_group(data_rank(rank)) == 0) all.push_back(group_of(rank));
+    if (groups.group_of(data_rank(rank)) == 0) all.push_back(replicas_of(rank));
+  }
+  return all;
+}
+
 bool RunSetup::uses_two_levels() const {
-  for (int rank = 0; rank < ranks(); ++rank)
-    if (const RankLevels levels = levels_of(rank); levels.group.two() || levels.replicas.two()) return true;
-  return false;
+  const std::vector<std::vector<int>> all = all_groups();
+  return may_use_two_levels() && std::any_of(all.begin(), all.end(), [&](const std::vector<int>& members) {
+           return flatshard::levels_of(hosts_of(members), 0, true).two();
+         });
 }
 
 std::string RunSetup::why_one_level() const {
-  for (int rank = 0; rank < ranks(); ++rank)
-    for (const std::vector<int>& members : {group_of(rank), replicas_of(rank)}) {
-      const std::vector<int> on = hosts_of(members);
-      if (!gain_from_two_levels(on)) continue;
-      if (const std::string reason = flatshard::why_one_level(on); !reason.empty())
-        return str("of the ranks ", ranges(members), ' ', reason);
-    }
+  for (const std::vector<int>& members : all_groups()) {
+    const std::vector<int> on = hosts_of(members);
+    if (!gain_from_two_levels(on)) continue;
+    if (const std::string reason = flatshard::why_one_level(on); !reason.empty())
+      return str("of the ranks ", ranges(members), ' ', reason);
+  }
   return "";
 }
 
