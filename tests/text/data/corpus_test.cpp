@@ -7,7 +7,9 @@
 #include <sstream>
 #include <sys/stat.h>
 
+#include "runtime/base64.h"
 #include "runtime/text.h"
+#include "source_dir.h"
 #include "tests/process.h"
 #include "tests/test.h"
 #include "text/data/sample_encoder.h"
@@ -47,8 +49,8 @@ struct Run {
 };
 
 Run prepare(const Texts& arguments, const std::string& standard_input = "") {
-  fs::remove("out.tok");
-  fs::remove("eval.tok");
+  for (const char* const name : {"out.tok", "eval.tok", "out.tok.images", "eval.tok.images"})
+    fs::remove(name);
   std::istringstream in(standard_input);
   std::ostringstream out, err;
   const int status = run_prepare(arguments, {in, out, err});
@@ -371,6 +373,63 @@ TEST_CASE("prepare shows samples with what is trained between marks") {
   write("a.txt", "text");
   const Run run = prepare({"--out", "out.tok", "--show", "1", "a.txt"});
   CHECK(run.out.starts_with("--- a.txt: 4 tokens, 4 trained\n»text«\n"));
+}
+
+TEST_CASE("prepare shows images by name and size, and writes where they are") {
+  const std::string golden = str(kSourceDir, "/tests/golden/");
+  fs::copy_file(golden + "images/rgb.jpeg", "cat.jpeg", fs::copy_options::overwrite_existing);
+  write(
+      "chats.jsonl",
+      R"({"conversations": [{"from": "human", "value": "<image>What?"}, {"from": "gpt", "value": "the loss"}], "image": "cat.jpeg"}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "images": ["gone.png"]}
+)");
+  const Texts arguments{"--out",  "out.tok", "--tokenizer", golden + "image_folders/idefics2",
+                        "--show", "2",       "chats.jsonl"};
+  const Run refused = prepare(arguments);
+  CHECK(refused.status != 0);
+  CHECK(test::missing_from(refused.err, {"chats.jsonl:3: gone.png: ", "No such file"}) == "");
+  Texts skipping = arguments;
+  skipping.push_back("--skip-bad");
+  const Run run = prepare(skipping);
+  CHECK(run.status == 0);
+  CHECK(test::missing_from(
+            run.out, {"--- chats.jsonl:1: 47 tokens, 3 trained", "User:[cat.jpeg: 29 x 19, 21 tokens] What?",
+                      "Assistant:»the loss<end_of_utterance>«", "User: a<end_of_utterance>", "1 bad",
+                      "69 tokens, 1 image, 7.2% trained"}) == "");
+  const TokenFile file("out.tok");
+  REQUIRE(file.has_images());
+  CHECK(file.images()->size() == 1);
+  CHECK(file.images()->name_of(file.images()->images_in(0, file.size()).at(0)) ==
+        "cat.jpeg of chats.jsonl:1");
+  Texts small = skipping;
+  small.insert(small.end(), {"--image-longest-edge", "16"});
+  CHECK(prepare(small).status == 0);
+  CHECK(TokenFile("out.tok").image_input().rules.longest_edge == 16);
+}
+
+TEST_CASE("images in records are beside the token file, in a file of their own for each") {
+  const std::string golden = str(kSourceDir, "/tests/golden/");
+  std::string lines;
+  for (const char* const name : {"rgb.jpeg", "gray.jpeg", "rgb.jpeg", "rgb.webp"})
+    lines +=
+        R"({"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "the loss"}], "image": {"bytes": ")" +
+        to_base64(bytes_of(golden + "images/" + name)) + "\"}}\n";
+  write("held.jsonl", lines);
+  CHECK(prepare({"--out", "out.tok", "--eval-out", "eval.tok", "--eval-share", "0.25", "--weights", "2",
+                 "--tokenizer", golden + "image_folders/idefics3", "held.jsonl"})
+            .status == 0);
+  const auto kept = [&](const std::string& path) {
+    const TokenFile file(path);
+    std::vector<std::string> all;
+    file.images()->each([&](const TokenImage& image) { all.push_back(file.images()->read(image)); });
+    return all;
+  };
+  const std::string rgb = bytes_of(golden + "images/rgb.jpeg"), gray = bytes_of(golden + "images/gray.jpeg"),
+                    webp = bytes_of(golden + "images/rgb.webp");
+  CHECK(kept("out.tok") == Texts{rgb, rgb, gray, gray, rgb, rgb});
+  CHECK(kept("eval.tok") == Texts{webp});
+  CHECK(fs::file_size("out.tok.images") == 8 + rgb.size() + gray.size());
 }
 
 TEST_CASE("prepare --help names every option and succeeds") {
