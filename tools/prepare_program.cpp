@@ -259,6 +259,7 @@ void finish(TokenWriter& train, TokenWriter* eval) {
 void report(std::ostream& out, const std::string& path, const TokenWriter& writer, int64_t vocab) {
   out << path << ": " << counted(writer.document_count(), "document") << ", "
       << counted(writer.size(), "token");
+  if (writer.image_count() > 0) out << ", " << counted(writer.image_count(), "image");
   if (writer.trained() < writer.size())
     out << ", " << fixed(100 * static_cast<double>(writer.trained()) / static_cast<double>(writer.size()), 1)
         << "% trained";

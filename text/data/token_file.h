@@ -95,6 +95,7 @@ class TokenWriter {
   int64_t file_bytes() const { return file_.size(); }  // after complete()
   int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
   int64_t trained() const { return trained_; }
+  int64_t image_count() const { return images_.size(); }
 
  private:
   std::string path_;

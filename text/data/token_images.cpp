@@ -213,7 +213,7 @@ int64_t ImageTableWriter::place(const std::string& bytes) {
 
 std::string ImageTableWriter::bytes() const {
   std::string all = records_ + names_;
-  append<uint64_t>(all, std::ssize(records_) / ImageTable::kRecordBytes);
+  append<uint64_t>(all, size());
   append<uint64_t>(all, std::ssize(names_));
   append<uint64_t>(all, images_ ? images_->size() : 0);
   return all;

@@ -93,6 +93,7 @@ class ImageTableWriter {
   // Adds an image of the document that begins at this token.
   void add(int64_t document, const DocumentImage& image);
   bool empty() const { return records_.empty(); }
+  int64_t size() const { return static_cast<int64_t>(records_.size()) / ImageTable::kRecordBytes; }
   std::string bytes() const;  // of the table, its names and its trailer
   // Of the file of images, which exists only if an image has no path.
   void complete();

@@ -17,7 +17,7 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
           .packing = {.packing = s.config.data.packing,
                       .truncation = s.config.data.truncation,
                       .padding = s.config.data.padding,
-                      .max_patches = s.config.data.max_patches},
+                      .max_patches = s.max_patches},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
@@ -68,12 +68,29 @@ void check_file(const TokenFile& file, const std::string& tokenizer, const RunSe
         ", or, if both are right, data.vocab = ", file.vocab());
 }
 
+// The tokens and patches of images are those of the model.
+void check_vision(const TokenFile& file, const VisionConfig& vision) {
+  const ImageInput& input = file.image_input();
+  const auto must_be = [&](const char* what, int64_t in_file, int64_t of_model) {
+    check(in_file == of_model, file.path(), ": was made for images of ", what, ' ', in_file,
+          ", but the model has ", of_model, ": make it again with prepare, with the tokenizer of the model");
+  };
+  must_be("image_token_id", input.token, vision.image_token);
+  must_be("patch_size", input.rules.patch_size, vision.patch_size);
+  must_be("image_size / patch_size", input.rules.position_side, vision.image_size / vision.patch_size);
+  if (input.rules.family == ImageFamily::idefics2)
+    must_be("resampler_n_latents", input.rules.latents, vision.perceiver.latents);
+  else
+    must_be("scale_factor", input.rules.scale, vision.scale);
+}
+
 // Images are read as the model's folder says, and as they were when the tokens were made.
 void check_images(const TokenFile& file, const RunSetup& setup) {
   if (!file.has_images()) return;
   const std::string& path = file.path();
-  check(image_family_of(setup.model.family).has_value(), path, ": has images, and the model, a ",
-        setup.model.family, ", reads only text: set model.init_from to a model that reads images");
+  check(setup.model.vision.has_value(), path, ": has images, and the model, a ", setup.model.family,
+        ", reads only text: set model.init_from to a model that reads images");
+  check_vision(file, *setup.model.vision);
   const std::string folder = tokenizer_folder(setup.config);
   const std::optional<ImageInput> input =
       folder.empty() ? std::nullopt : read_image_input(folder, setup.config.data.image_longest_edge);

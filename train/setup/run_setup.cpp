@@ -13,7 +13,9 @@
 #include "runtime/parallel.h"
 #include "runtime/problems.h"
 #include "runtime/text.h"
+#include "text/images/image_input.h"
 #include "train/setup/device_choice.h"
+#include "train/setup/run_data.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -421,8 +423,8 @@ std::string RunSetup::why_one_level() const {
 RowCounts RunSetup::most_rows(int64_t sequences) const {
   RowCounts rows{.tokens = sequences * seq_len()};
   if (!model.vision) return rows;
-  const int64_t bound = most_patches(*model.vision, seq_len()), stated = config.data.max_patches;
-  const RowCounts each = with_most_images(*model.vision, seq_len(), stated > 0 ? stated : bound);
+  const int64_t bound = most_patches(*model.vision, seq_len());
+  const RowCounts each = with_most_images(*model.vision, seq_len(), max_patches > 0 ? max_patches : bound);
   rows.patches = sequences * each.patches;
   rows.frames = sequences * each.frames;
   return rows;
@@ -434,6 +436,19 @@ double RunSetup::peak_lr() const {
   const double k = static_cast<double>(batching.total_sequences) / static_cast<double>(o.base_batch_size);
   return o.lr * (o.lr_scaling == LrScaling::sqrt ? std::sqrt(k) : k);
 }
+
+namespace {
+
+// data.max_patches, or the patches of the largest image that the files of the model's folder allow.
+int64_t max_patches_of(const Config& config, const ModelConfig& model) {
+  if (!model.vision || config.data.max_patches > 0) return config.data.max_patches;
+  const std::string folder = tokenizer_folder(config);
+  if (folder.empty()) return 0;
+  const std::optional<ImageInput> input = read_image_input(folder, config.data.image_longest_edge);
+  return input ? most_patches(input->rules) : 0;
+}
+
+}  // namespace
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpose) {
   Problems problems;
@@ -479,6 +494,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
     setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place.gpu.shared);
   });
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
+  if (modeled) problems.attempt([&] { setup.max_patches = max_patches_of(config, setup.model); });
   if (modeled) problems.attempt([&] { set_quantized(setup); });
   if (modeled) problems.attempt([&] { set_adapters(setup); });
   if (modeled && batched) divide_model(setup, problems);

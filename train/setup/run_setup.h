@@ -35,6 +35,7 @@ struct RunSetup {
   int64_t eval_sequences;  // per rank and evaluation batch
   int64_t shard_bytes;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
+  int64_t max_patches = 0;  // of images in a sequence; 0: as many as its tokens stand for
   std::vector<std::string> warnings{};
   Pipeline pipeline{};                               // batching and groups are those of the ranks of a stage
   std::shared_ptr<const Wrapping> units_of_model{};  // of all stages

@@ -31,6 +31,17 @@ std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t
   return test::error_of([&] { RunData data(kPath, setup_of(of_model, pad, wanted), false); });
 }
 
+// A model that reads the images of write_image_tokens().
+VisionConfig small_vision() {
+  const ImageInput input = test::small_image_input();
+  VisionConfig vision;
+  vision.patch_size = input.rules.patch_size;
+  vision.image_size = input.rules.position_side * input.rules.patch_size;
+  vision.image_token = input.token;
+  vision.perceiver.latents = input.rules.latents;
+  return vision;
+}
+
 }  // namespace
 
 TEST_CASE("a corpus whose vocabulary cannot be the model's is refused") {
@@ -80,8 +91,8 @@ TEST_CASE("a file with images says how full its sequences are, and what was drop
   const std::string picture = test::picture("rgb.jpeg");  // 8 patches, 4 tokens
   test::write_image_tokens(kPath, {{{picture}, 4}, {{picture, picture}, 2}, {{}, 4}});
   RunSetup setup = setup_of(100, 1, 0, Packing::none);
-  setup.model.family = "idefics2";
-  setup.config.data.max_patches = 10;
+  setup.model.vision = small_vision();
+  setup.max_patches = 10;
   CHECK(RunData(kPath, setup, false).describe() ==
         "run_data_test.tok: 22 tokens in 3 documents, 2 sequences filled to 75.0% with tokens, to 40.0% with "
         "patches of images, 1 document dropped whose images do not fit data.seq_len and data.max_patches; an "
@@ -95,8 +106,13 @@ TEST_CASE("images are refused by a model of text, and if the model reads them ot
   CHECK(error() ==
         "run_data_test.tok: has images, and the model, a llama, reads only text: set model.init_from to a "
         "model that reads images");
-  setup.model.family = "idefics2";
+  setup.model.vision = small_vision();
   CHECK(error() == "");
+  setup.model.vision->image_token = 91;
+  CHECK(error() ==
+        "run_data_test.tok: was made for images of image_token_id 90, but the model has 91: make it again "
+        "with prepare, with the tokenizer of the model");
+  setup.model.vision = small_vision();
   setup.config.data.tokenizer = str(kSourceDir, "/tests/golden/image_folders/idefics2");
   CHECK(test::missing_from(error(),
                            {kPath, "was made for images as ", "\"patch_size\":4", "image_folders/idefics2",
