@@ -151,6 +151,9 @@ int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int
   const auto take = [&](LossWindow window) { passes.add(std::move(window)); };
   if (is_token_file(o.data)) {
     const TokenFile file(o.data);
+    check(
+        !file.has_images(), o.data,
+        ": has images, which evaluate loss does not read; give the file to a run in data.eval for its loss");
     check(file.vocab() <= vocab, o.data, ": has a vocabulary of ", file.vocab(), ", but the model's is ",
           vocab);
     file.each_document([&](int64_t begin, int64_t length) {

@@ -10,6 +10,7 @@
 
 #include "runtime/check.h"
 #include "runtime/host_memory.h"
+#include "runtime/parallel.h"
 #include "train/config/config.h"
 #include "train/run/train_program.h"
 
@@ -103,7 +104,9 @@ OddWorkshop::~OddWorkshop() {
 void OddWorkshop::try_command(const OddCommand& command, CommandTally& tally) const {
   ++tally.commands;
   std::ofstream("config.toml", std::ios::binary) << command.toml;
+  const int threads = thread_count();  // which run.threads changes
   const Outcome outcome = run(command);
+  set_thread_count(threads);
   const std::string said = outcome.out + outcome.err;
   const fs::path run_dir = command.run_dir;
   if (outcome.exit_code == 0) {

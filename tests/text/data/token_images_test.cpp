@@ -105,12 +105,12 @@ TEST_CASE("a token file can be moved together with images below its folder") {
   fs::create_directories("set/photos");
   fs::copy_file(picture("rgb.jpeg"), "set/photos/a.jpeg");
   write("set/i.tok", {{.path = "set/photos/a.jpeg"}, {.bytes = test::read_file(picture("rgb.webp"))}});
-  fs::rename("set", "moved");
-  const TokenFile file("moved/i.tok");
+  fs::rename("set", "moved_set");
+  const TokenFile file("moved_set/i.tok");
   file.images()->each([&](const TokenImage& image) { CHECK_FALSE(file.images()->read(image).empty()); });
-  fs::remove("moved/i.tok.images");
-  CHECK(test::missing_from(test::error_of([] { TokenFile("moved/i.tok"); }),
-                           {"moved/i.tok.images: is missing", "copy it, too, or run prepare again"}) == "");
+  fs::remove("moved_set/i.tok.images");
+  CHECK(test::missing_from(test::error_of([] { TokenFile("moved_set/i.tok"); }),
+                           {"moved_set/i.tok.images: is missing", "copy it, too, or run prepare again"}) == "");
 }
 
 TEST_CASE("an image that has changed or is gone is refused with its record and what to do") {
