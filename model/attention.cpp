@@ -9,9 +9,6 @@
 namespace flatshard {
 namespace {
 
-// A row of all its heads, and of the spare ones, is a row of the tensor.
-Tensor rows_of(const Tensor& heads) { return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]}); }
-
 int64_t whole_heads(int64_t columns, int64_t D) { return (columns + D - 1) / D; }
 
 }  // namespace

@@ -12,6 +12,11 @@
 
 namespace flatshard {
 
+// (N, heads, D) as (N, heads * D): a row of all heads, and of the spare ones, is a row of the matrix.
+inline Tensor rows_of(const Tensor& heads) {
+  return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]});
+}
+
 class SelfAttention {
  public:
   SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);

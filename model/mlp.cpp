@@ -11,22 +11,36 @@ namespace {
 
 Gate gate_of(MlpKind kind) { return kind == MlpKind::geglu ? Gate::gelu : Gate::silu; }
 
-}  // namespace
-
-Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer) : kind_(config.mlp), ffn_(config.ffn) {
+std::vector<LinearSpec> in_layers(const ModelConfig& config, int64_t layer) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, F = config.ffn;
   const bool bias = config.linear_bias, transposed = names.transposed_weights;
-  std::vector<LinearSpec> in{{block + names.up, C, F, bias, transposed}};
-  if (names.fused_gate_up())
-    in = {{block + names.gate_up, C, 2 * F, bias, transposed}};
-  else if (kind_ != MlpKind::gelu)
-    in.insert(in.begin(), {block + names.gate, C, F, bias, transposed});
-  in_ = Linear(params, config, in);
-  const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
-  out_ = Linear(params, config, {{block + names.down, F, C, bias, transposed, init_std}});
+  if (names.fused_gate_up()) return {{block + names.gate_up, C, 2 * F, bias, transposed}};
+  const LinearSpec up{block + names.up, C, F, bias, transposed};
+  if (config.mlp == MlpKind::gelu) return {up};
+  return {{block + names.gate, C, F, bias, transposed}, up};
 }
+
+LinearSpec out_layer(const ModelConfig& config, int64_t layer) {
+  const ParamNames& names = param_names(config.family);
+  const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  return {block_prefix(names, layer) + names.down,
+          config.ffn,
+          config.hidden,
+          config.linear_bias,
+          names.transposed_weights,
+          init_std};
+}
+
+}  // namespace
+
+Mlp::Mlp(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& in,
+         const LinearSpec& out)
+    : kind_(config.mlp), ffn_(out.in), in_(params, config, in), out_(params, config, {out}) {}
+
+Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer)
+    : Mlp(params, config, in_layers(config, layer), out_layer(config, layer)) {}
 
 void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r) {
   const int64_t N = x.shape[0];

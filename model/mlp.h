@@ -10,10 +10,11 @@ namespace flatshard {
 
 class Mlp {
  public:
-  Mlp(ParamList& params, const ModelConfig& config, int64_t layer);
+  Mlp(ParamList& params, const ModelConfig& config, int64_t layer);  // of a block
+  // Of these layers: gate and up, or up alone; and down, whose output may have another width than x.
+  Mlp(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& in, const LinearSpec& out);
 
-  // y = mlp(x) + r, where r may be empty; x, y and r are (N, hidden), and x may have spare columns
-  // (linear.h).
+  // y = mlp(x) + r, where r may be empty and is like y; x may have spare columns (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
   // dx = the gradient for x, given dy, or dx += with accumulate.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,

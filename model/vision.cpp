@@ -7,7 +7,6 @@
 #include "kernels/embedding.h"
 #include "kernels/gather_rows.h"
 #include "kernels/gemm.h"
-#include "kernels/swiglu.h"
 #include "model/names.h"
 #include "runtime/memory.h"
 
@@ -30,8 +29,6 @@ ModelConfig plain_config(const ModelConfig& config, const std::string& names) {
   c.fp32_norms = config.fp32_norms;
   return c;
 }
-
-Tensor rows_of(const Tensor& heads) { return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]}); }
 
 Tensor gathered(Context& c, Arena& arena, const Tensor& x, const Tensor& index) {
   const Tensor y = arena.alloc(x.dtype, {index.size(), x.shape[1]});
@@ -172,15 +169,14 @@ void PixelShuffle::backward(Context& c, const ParamView& p, const GradView& g, c
 }
 
 ModalityProjection::ModalityProjection(ParamList& params, const ModelConfig& config)
-    : ffn_(config.ffn),
-      hidden_(config.hidden),
+    : hidden_(config.hidden),
       latent_count_(config.vision->perceiver.latents),
       norm_(params, tower_config(config), param_names("siglip").final_norm, NormKind::layer,
-            config.vision->hidden) {
-  const std::string path = str(kModalityProjection, '.');
-  const int64_t V = config.vision->hidden;
-  in_ = Linear(params, config, {{path + "gate_proj", V, ffn_}, {path + "up_proj", V, ffn_}});
-  out_ = Linear(params, config, {{path + "down_proj", ffn_, hidden_}});
+            config.vision->hidden),
+      mlp_(params, config,
+           {{str(kModalityProjection, ".gate_proj"), config.vision->hidden, config.ffn},
+            {str(kModalityProjection, ".up_proj"), config.vision->hidden, config.ffn}},
+           {str(kModalityProjection, ".down_proj"), config.ffn, config.hidden}) {
   latents_ = params.add({.name = param_names("perceiver").embedding,
                          .shape = {latent_count_, hidden_},
                          .init = Init::constant(1),
@@ -189,18 +185,11 @@ ModalityProjection::ModalityProjection(ParamList& params, const ModelConfig& con
 
 void ModalityProjection::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const int64_t P = x.shape[0];
-  normalized_ = c.saved.alloc(c.dtype, x.shape);
-  projected_ = c.saved.alloc(c.dtype, {P, 2 * ffn_});
-  gated_ = c.saved.alloc(c.dtype, {P, ffn_});
+  normalized_ = c.saved.alloc(c.dtype, {P, x.shape[1] + mlp_.spare_of_x(c, P)});
   norm_.forward(c, p, normalized_, x);
-  in_.forward(c, p, projected_, normalized_);
-  swiglu_forward(c.stream, {.y = gated_,
-                            .gate = packed_columns(projected_, 0, gated_.shape),
-                            .up = packed_columns(projected_, ffn_, gated_.shape),
-                            .row_stride = 2 * ffn_});
   const ArenaScope scope(c.scratch);
   const Tensor context = c.scratch.alloc(c.dtype, {P, hidden_});
-  out_.forward(c, p, context, gated_);
+  mlp_.forward(c, p, context, normalized_, {});
   scatter_rows(c.stream, {.y = y, .x = context, .index = c.images.moves.patches});
   scatter_rows(c.stream, {.y = y,
                           .x = gathered(c, c.scratch, p[latents_], c.images.moves.latent_of_row),
@@ -218,17 +207,8 @@ void ModalityProjection::backward(Context& c, const ParamView& p, const GradView
                         .tokens = c.images.moves.latent_of_row});
   }
   const Tensor d_context = gathered(c, c.scratch, dx, c.images.moves.patches);
-  const Tensor d_gated = c.scratch.alloc(c.dtype, gated_.shape);
-  out_.backward(c, p, g, d_gated, d_context, gated_);
-  const Tensor d = c.scratch.alloc(c.dtype, projected_.shape);
-  swiglu_backward(c.stream, {.dgate = packed_columns(d, 0, gated_.shape),
-                             .dup = packed_columns(d, ffn_, gated_.shape),
-                             .dy = d_gated,
-                             .gate = packed_columns(projected_, 0, gated_.shape),
-                             .up = packed_columns(projected_, ffn_, gated_.shape),
-                             .row_stride = 2 * ffn_});
   const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
-  in_.backward(c, p, g, dh, d, normalized_);
+  mlp_.backward(c, p, g, dh, d_context, normalized_, false);
   norm_.backward(c, p, g, gradient_of_input(dx, x), dh, x, false);
 }
 

@@ -85,11 +85,11 @@ class ModalityProjection : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<ModalityProjection>(*this); }
 
  private:
-  int64_t ffn_, hidden_, latent_count_;
+  int64_t hidden_, latent_count_;
   Norm norm_;
-  Linear in_, out_;
+  Mlp mlp_;
   ParamId latents_;
-  Tensor normalized_, projected_, gated_;
+  Tensor normalized_;
 };
 
 class PerceiverLayer : public Layer {
