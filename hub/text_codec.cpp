@@ -9,7 +9,6 @@
 #include "hub/hf_config.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
-#include "text/chat/chat_sample.h"
 #include "text/data/corpus.h"
 
 namespace flatshard {
@@ -84,6 +83,7 @@ TextCodec::TextCodec(const std::string& folder, const std::string& model, int64_
   if (configured) end_tokens_ = *configured;
   if (tokenizer_->eos()) end_tokens_.push_back(*tokenizer_->eos());
   image_input_ = read_image_input(model.empty() ? folder : model);
+  if (template_) chats_.emplace(*tokenizer_, *template_, ChatEncoder::Options{.images = image_input_});
 }
 
 std::vector<int32_t> TextCodec::encode(const std::string& text) const {
@@ -97,12 +97,7 @@ std::vector<int32_t> TextCodec::encode(const Conversation& conversation) const {
   check(has_chat_template(), folder_,
         ": has no chat template, which conversations need; name one with --chat-template, or for a run in "
         "data.chat_template");
-  if (!conversation.images.empty())
-    return ChatEncoder(*tokenizer_, *template_, {.images = image_input_}).prompt(conversation);
-  const Rendering rendering = template_->render(conversation, {.add_generation_prompt = true});
-  std::vector<TextRange> data;
-  for (const TextSpan& span : rendering.data) data.push_back({span.begin, span.end});
-  return tokenizer_->encode(rendering.text, false, data).ids;  // the template writes BOS itself
+  return chats_->prompt(conversation);
 }
 
 std::string TextCodec::decode(std::span<const int32_t> tokens) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hub/adapted_model.h"
+#include "text/chat/chat_sample.h"
 #include "text/chat/chat_template.h"
 #include "text/images/image_input.h"
 #include "text/tokenizer/tokenizer.h"
@@ -25,6 +26,9 @@ class TextCodec {
   // That of a folder, or "" for none. `model` is a folder that may name the tokens that end a text, or "".
   TextCodec(const std::string& tokenizer, const std::string& model, int64_t vocab,
             const std::string& chat_template);
+
+  TextCodec(const TextCodec&) = delete;
+  TextCodec& operator=(const TextCodec&) = delete;
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return template_.has_value(); }
@@ -63,6 +67,7 @@ class TextCodec {
   int64_t vocab_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
+  std::optional<ChatEncoder> chats_;  // of both
   std::vector<int32_t> end_tokens_;
   std::optional<ImageInput> image_input_;
 };
