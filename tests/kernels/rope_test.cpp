@@ -215,7 +215,7 @@ TEST_CASE("rope reads frequencies that two axes share from a table of its own") 
         }) == "rope_table: the table is (4, 6) on cpu, must be (positions, 8) on the cpu");
 }
 
-TEST_CASE("rope reports sections that are not those of its table, and positions without an axis") {
+TEST_CASE("rope reports sections that do not fit its table, and positions without an axis") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[8] = {}, table[8] = {};

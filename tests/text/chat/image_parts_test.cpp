@@ -56,7 +56,7 @@ TEST_CASE("a part of a message names its image in any of the forms in use") {
   }
 }
 
-TEST_CASE("images that a record lists are those of the parts without a source, in order") {
+TEST_CASE("parts without a source show the images that the record lists, in order") {
   const Conversation c = conversation(
       R"({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "image", "path": "own.png"}]},
                        {"role": "assistant", "content": "<image>"},
@@ -68,7 +68,7 @@ TEST_CASE("images that a record lists are those of the parts without a source, i
         "[{'type': 'text', 'text': '<image>'}, {'type': 'image'}]\n");
 }
 
-TEST_CASE("images that a record lists are those of <image> in texts, but not in the assistant's") {
+TEST_CASE("<image> in a text shows an image that the record lists, but not in an answer") {
   const Conversation c = conversation(
       R"({"image": ["1.png", "2.png"],
           "conversations": [{"from": "human", "value": "<image>\nWhat, unlike <image>, is it?"},
