@@ -1,5 +1,6 @@
 """Golden values of attention from PyTorch, with an explicit mask: from scaled_dot_product_attention, and with a soft cap
-of the scores. In models that read images, a query attends to all keys of its document; some documents have no queries or no keys."""
+of the scores. In models that read images, a query attends to all keys of its document;
+some documents have no queries or no keys."""
 import math
 
 import torch

@@ -45,8 +45,8 @@ struct RunSetup {
   int ranks() const { return pipeline.stages * groups.ranks; }
   int stage_of(int rank) const { return rank / groups.ranks; }
   int data_rank(int rank) const { return rank % groups.ranks; }
-  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard; and all
-  // such groups.
+  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard; and
+  // all such groups.
   std::vector<int> group_of(int rank) const;
   std::vector<int> replicas_of(int rank) const;
   std::vector<std::vector<int>> all_groups() const;

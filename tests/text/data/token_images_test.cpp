@@ -110,7 +110,8 @@ TEST_CASE("a token file can be moved together with images below its folder") {
   file.images()->each([&](const TokenImage& image) { CHECK_FALSE(file.images()->read(image).empty()); });
   fs::remove("moved_set/i.tok.images");
   CHECK(test::missing_from(test::error_of([] { TokenFile("moved_set/i.tok"); }),
-                           {"moved_set/i.tok.images: is missing", "copy it, too, or run prepare again"}) == "");
+                           {"moved_set/i.tok.images: is missing", "copy it, too, or run prepare again"}) ==
+        "");
 }
 
 TEST_CASE("an image that has changed or is gone is refused with its record and what to do") {
