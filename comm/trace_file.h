@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/clock.h"
 #include "runtime/trace.h"
@@ -16,5 +17,7 @@ inline constexpr int64_t kMostTraceBytes = 10'000'000;
 // since the run folder may exist only on its host. `offset` is this rank's clock_offset(). Returns whether
 // everything was written: what does not fit into kMostTraceBytes, of the last ranks, is left out.
 bool write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset);
+// The same for traces that are all here; each begins at time 0.
+bool write_trace(const std::string& path, const std::vector<const Trace*>& traces);
 
 }  // namespace flatshard

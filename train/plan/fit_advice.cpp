@@ -1,18 +1,18 @@
 #include "train/plan/fit_advice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "train/plan/setting_search.h"
 #include "train/plan/step_estimate.h"
 
 namespace flatshard {
 namespace {
 
-// For the CUDA context and the memory of cuBLASLt and the loaded kernels, which no plan contains.
-constexpr int64_t kReservedBytes = int64_t{3} << 29;
 constexpr int kMostRanks = 1 << 16;
 
 struct Switch {
@@ -151,13 +151,18 @@ void find_enough(FitAdvice& advice, const Config& config, int ranks, int64_t usa
   advice.with_enough = *best;
 }
 
-PlannedRun memory_of(const RunPlan& plan) {
-  return {.device_bytes = plan.memory_bytes - plan.host_bytes + plan.nccl_bytes,
-          .host_bytes = plan.host_bytes};
-}
-
 std::string host_text(const PlannedRun& run) {
   return run.host_bytes > 0 ? str("; ", human_bytes(run.host_bytes), " of host memory per rank") : "";
+}
+
+// The fastest of the settings found, if a step with it is shorter than `seconds` by a few percent.
+std::string fastest_line(const char* label, const SearchResult& found, double seconds) {
+  constexpr double kWorthwhile = 0.97;
+  if (found.best.empty() || found.best.front().step.p50 > kWorthwhile * seconds) return "";
+  const FoundSetting& best = found.best.front();
+  return str(label, human_seconds(best.step.p50), " per step with ", best.arguments, "\n          ",
+             human_bytes(best.device_bytes), host_text({.host_bytes = best.host_bytes}), "; ",
+             best.effect.empty() ? "same results" : best.effect, '\n');
 }
 
 std::string switch_lines(const FitAdvice& advice, const PlannedRun& current) {
@@ -213,36 +218,40 @@ FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int
 
 std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster) {
   const GpuModel& gpu = cluster.gpu;
-  const auto planned = [&](const RunSetup& s, const RunPlan& p) {
-    PlannedRun most = memory_of(p);
-    for (int stage = 1; stage < s.pipeline.stages; ++stage)
-      if (const PlannedRun other = memory_of(plan_run(s, stage * s.groups.ranks));
-          other.device_bytes > most.device_bytes)
-        most = other;
-    return most;
+  const auto planned = [](const RunSetup& s, double seconds) -> PlannedRun {
+    const LargestPlan largest = plan_largest(s);
+    return {.device_bytes = largest.device_bytes, .host_bytes = largest.plan.host_bytes, .seconds = seconds};
   };
-  PlannedRun current = planned(setup, plan);
   const SimulatedStep step = simulate_step(setup, cluster);
-  current.seconds = step.p50;
-  const int64_t usable = gpu.memory_bytes() - kReservedBytes, free = usable - current.device_bytes;
+  const PlannedRun current = planned(setup, step.p50);
+  const int64_t usable = usable_bytes(gpu), free = usable - current.device_bytes;
   const std::string offered =
       str(human_bytes(usable), " that ", gpu.name, " offers\n          (", human_bytes(gpu.memory_bytes()),
-          " less ", human_bytes(kReservedBytes), " assumed for CUDA and its libraries)", host_text(current),
-          '\n', describe_estimate(step, setup, plan, cluster));
-  if (free >= 0) return str("fits      ", human_bytes(current.device_bytes), " of the ", offered);
+          " less ", human_bytes(gpu.memory_bytes() - usable), " assumed for CUDA and its libraries)",
+          host_text(current), '\n', describe_estimate(step, setup, plan, cluster));
+  const auto search = [&](SearchScope scope) {
+    return search_settings(setup.config, setup.ranks(), cluster, scope);
+  };
+  if (free >= 0) {
+    const SearchResult same = search(SearchScope::same_results), any = search(SearchScope::usual);
+    const double best =
+        same.best.empty() ? current.seconds : std::min(current.seconds, same.best.front().step.p50);
+    return str("fits      ", human_bytes(current.device_bytes), " of the ", offered,
+               fastest_line("faster    ", same, current.seconds), fastest_line("fastest   ", any, best));
+  }
   const Planner planner = [&](const Config& config, int ranks) -> std::optional<PlannedRun> {
     try {
       const RunSetup other = set_up(config, ranks, {}, Purpose::plan);
-      PlannedRun run = planned(other, plan_run(other, 0));
-      run.seconds = simulate_step(other, cluster).p50;
-      return run;
+      return planned(other, simulate_step(other, cluster).p50);
     } catch (const Error&) {  // the settings exclude each other
       return std::nullopt;
     }
   };
   const FitAdvice advice = advise(setup.config, setup.ranks(), current, usable, planner);
   return str("too large ", human_bytes(current.device_bytes), ", ", human_bytes(-free), " more than the ",
-             offered, advice_lines(advice, current));
+             offered, advice_lines(advice, current),
+             fastest_line("fastest   ", search(SearchScope::usual),
+                          advice.enough.empty() ? INFINITY : advice.with_enough.seconds));
 }
 
 }  // namespace flatshard

@@ -39,8 +39,8 @@ struct FitAdvice {
 FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int64_t usable,
                  const Planner& plan);
 
-// The answer to `train --plan --for GPU` as text, for the plan of rank 0. With pipeline stages, the stage
-// that takes the most memory decides.
+// The answer to `train --plan --for GPU` as text, for the plan of rank 0: also the fastest settings that fit,
+// if they are faster. With pipeline stages, the stage that takes the most memory decides.
 std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster);
 
 }  // namespace flatshard

@@ -25,11 +25,16 @@ std::vector<NamedPart> work_in(const StepParts& p) {
 
 std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
   const Config& c = setup.config;
-  const bool accumulates = setup.batching.micro_steps > 1, native = c.parallel.reduction == Reduction::native;
-  const std::string larger = str("--train.batch_size_per_device=", 2 * c.train.batch_size_per_device);
+  const bool accumulates = setup.batching.micro_steps > 1, native = c.parallel.reduction == Reduction::native,
+             gathers_again =
+                 c.parallel.strategy == Strategy::full_shard || c.parallel.strategy == Strategy::hybrid;
+  // A micro-batch of twice the size, or if it is the whole batch already, a batch.
+  const std::string larger = accumulates
+                                 ? str("--train.batch_size_per_device=", 2 * c.train.batch_size_per_device)
+                                 : str("--train.total_batch_size=", 2 * c.train.total_batch_size);
   return {{"gathered parameters", p.gathers,
-           accumulates ? larger + " gathers them half as often"
-                       : "--parallel.strategy=shard_grad_op gathers them once"},
+           !accumulates && gathers_again ? "--parallel.strategy=shard_grad_op gathers them once"
+                                         : larger + " gathers them half as often"},
           {"sums over ranks", p.reductions,
            !native ? "--parallel.reduction=native sums on the way, with other bits"
                    : larger + " sums half as often"},
@@ -72,8 +77,15 @@ std::string describe_limit(const SimulatedStep& step, const RunSetup& setup) {
                        [](const NamedPart& a, const NamedPart& b) { return a.seconds < b.seconds; });
   if (longest->seconds > kWorthNaming * step.seconds)
     return str("waits for ", longest->name, ' ', human_seconds(longest->seconds), ": ", longest->remedy);
-  const bool recomputes = setup.config.train.recompute;
-  return recomputes ? "work: --train.recompute=false, if it fits" : "work";
+  std::vector<NamedPart> work = work_in(step.parts);
+  std::stable_sort(work.begin(), work.end(),
+                   [](const NamedPart& a, const NamedPart& b) { return a.seconds > b.seconds; });
+  const bool updates = work.front().seconds == step.parts.update && setup.groups.ranks > 1 &&
+                       setup.config.parallel.strategy == Strategy::no_shard;
+  return str("work, most of it ", work.front().name, " (", human_seconds(work.front().seconds), "): ",
+             updates                        ? "--parallel.strategy=full_shard divides the update"
+             : setup.config.train.recompute ? "--train.recompute=false, if it fits"
+                                            : "more or faster GPUs");
 }
 
 std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,

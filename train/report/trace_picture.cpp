@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/check.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -80,10 +81,23 @@ int64_t median_step(const std::vector<Span>& steps) {
 
 // One step on all ranks.
 struct Moment {
-  std::string step;
+  std::string step{};
   double begin = 0, end = 0;        // from the first rank's begin to the last rank's end
   int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
+  std::string what{};               // of which ranks
 };
+
+bool has_copies(const Trace& trace) {
+  const std::vector<std::string> rows = trace.rows();
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const std::string& row) { return row.starts_with("copy"); });
+}
+
+// The spans of a rank that the picture of this moment may show.
+std::vector<Span> spans_within(const Trace& trace, const ClockOffset& offset, const Moment& m) {
+  return spans_if(trace, offset,
+                  [&](const Span& s) { return !is_step(s) && s.end > m.begin && s.begin < m.end; });
+}
 
 // Nothing, on all ranks, if rank 0 has no step.
 std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset) {
@@ -92,12 +106,13 @@ std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const Cl
   const auto index = static_cast<int64_t>(world.all_gather({&mine, 1}, "the step to draw").front());
   if (index < 0) return {};
   const Span& step = steps.at(static_cast<size_t>(index));  // every rank has a span for every step
-  const std::vector<std::string> rows = trace.rows();
-  const bool copies =
-      std::any_of(rows.begin(), rows.end(), [](const std::string& row) { return row.starts_with("copy"); });
-  const double times[] = {step.begin, step.end, copies ? 4.0 : 3.0};
+  const double times[] = {step.begin, step.end, has_copies(trace) ? 4.0 : 3.0};
   const std::vector<double> all = world.all_gather(times, "the times of the step to draw");
-  Moment m{.step = step.name, .begin = step.begin, .end = step.end, .ranks = world.size()};
+  Moment m{.step = step.name,
+           .begin = step.begin,
+           .end = step.end,
+           .ranks = world.size(),
+           .what = str("on ", counted(world.size(), "rank"))};
   for (size_t i = 0; i < all.size(); i += std::size(times)) {
     m.begin = std::min(m.begin, all[i]);
     m.end = std::max(m.end, all[i + 1]);
@@ -132,24 +147,23 @@ class Picture {
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' ' << height
          << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
          << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
-    text(kRight, 20, "",
-         str(m_.step, ", ", std::round((m_.end - m_.begin) * 1e-2) / 10, " ms, on ", m_.ranks,
-             m_.ranks == 1 ? " rank" : " ranks"));
+    text(kRight, 20, "", str(m_.step, ", ", std::round((m_.end - m_.begin) * 1e-2) / 10, " ms, ", m_.what));
     legend();
     ticks(height - 30);
     return std::move(out_).str();
   }
-  std::string rows(int rank, const std::vector<Span>& spans) {
-    lanes(rank);
+  // The rows of the rank at this place.
+  std::string rows(int place, int rank, const std::vector<Span>& spans) {
+    lanes(place, rank);
     // Waits are drawn on top of the spans that contain them.
     for (const bool waits : {false, true})
-      for (const Span& s : spans) draw(rank, s, waits);
+      for (const Span& s : spans) draw(place, s, waits);
     return std::move(out_).str();
   }
 
  private:
-  double row_top(int rank, int row) const {
-    return kTop + rank * (m_.rows_of_rank * kPitch + kRankGap) + row * kPitch;
+  double row_top(int place, int row) const {
+    return kTop + place * (m_.rows_of_rank * kPitch + kRankGap) + row * kPitch;
   }
   double x_of(double time) const {
     const double inside = std::clamp(time, m_.begin, m_.end);
@@ -194,20 +208,20 @@ class Picture {
     }
   }
 
-  void lanes(int rank) {
+  void lanes(int place, int rank) {
     for (int row = 0; row < m_.rows_of_rank; ++row) {
-      const double top = row_top(rank, row);
+      const double top = row_top(place, row);
       if (row == 0) text(kRight, top + 14, "", str("rank ", rank));
       text(kLeft - 58, top + 14, "quiet", kRows[row]);
       box("lane", kLeft, top, kWidth - kLeft - kRight, kRow, "");
     }
   }
 
-  void draw(int rank, const Span& s, bool waits) {
+  void draw(int place, const Span& s, bool waits) {
     const Kind* kind = kind_of(s.row, s.name);
     if (!kind || (std::string(kind->style) == "wait") != waits) return;
-    const auto place = std::find(std::begin(kRows), std::end(kRows), std::string(kind->row)) - kRows;
-    const double top = row_top(rank, static_cast<int>(place)), x = x_of(s.begin);
+    const auto row = std::find(std::begin(kRows), std::end(kRows), std::string(kind->row)) - kRows;
+    const double top = row_top(place, static_cast<int>(row)), x = x_of(s.begin);
     const double width = std::max(0.5, x_of(s.end) - x - 0.5);
     box(kind->style, x, top, width, kRow, str(escaped(s.name), ", ", std::lround(s.end - s.begin), " us"));
     const std::string number = s.name.substr(std::min(s.name.size(), std::string(kind->word).size() + 1));
@@ -226,12 +240,30 @@ void write_trace_picture(const std::string& path, const Trace& trace, World& wor
   const std::optional<Moment> moment = agree_on_moment(trace, world, offset);
   check(moment || world.rank() != 0, path, ": the trace contains no step to draw");
   if (!moment) return;
-  const std::vector<Span> spans = spans_if(trace, offset, [&](const Span& s) {
-    return !is_step(s) && s.end > moment->begin && s.begin < moment->end;
-  });
-  std::string mine = Picture(*moment).rows(world.rank(), spans), all;
+  std::string mine = Picture(*moment).rows(world.rank(), world.rank(), spans_within(trace, offset, *moment)),
+              all;
   world.collect([&] { return std::exchange(mine, ""); }, [&](int, const std::string& rows) { all += rows; });
   if (world.rank() == 0) write_whole_file(path, Picture(*moment).frame() + all + "</svg>\n");
+}
+
+void write_trace_picture(const std::string& path, const std::vector<const Trace*>& traces,
+                         const std::string& what) {
+  Moment moment{.ranks = static_cast<int>(traces.size()), .what = what};
+  // Each trace begins at a time of its own.
+  const auto offset_of = [&](const Trace& trace) {
+    const auto difference = traces.front()->start() - trace.start();
+    return ClockOffset{.seconds = std::chrono::duration<double>(difference).count()};
+  };
+  const std::vector<Span> steps = spans_if(*traces.front(), {}, is_step);
+  check(!steps.empty(), path, ": the trace contains no step to draw");
+  moment.step = steps.front().name, moment.begin = steps.front().begin, moment.end = steps.front().end;
+  for (const Trace* const trace : traces)
+    if (has_copies(*trace)) moment.rows_of_rank = 4;
+  std::string rows;
+  for (size_t i = 0; i < traces.size(); ++i)
+    rows += Picture(moment).rows(static_cast<int>(i), traces[i]->process(),
+                                 spans_within(*traces[i], offset_of(*traces[i]), moment));
+  write_whole_file(path, Picture(moment).frame() + rows + "</svg>\n");
 }
 
 }  // namespace flatshard

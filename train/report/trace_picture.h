@@ -3,6 +3,7 @@
 // backward passes, waits, the update), one for gathers, one for reductions and, with offload, one for copies.
 
 #include <string>
+#include <vector>
 
 #include "comm/clock.h"
 #include "runtime/trace.h"
@@ -14,5 +15,8 @@ namespace flatshard {
 // names the file if the trace contains no step.
 void write_trace_picture(const std::string& path, const Trace& trace, World& world,
                          const ClockOffset& offset);
+// Draws the first step of traces that are all here and begin together. `what` says of which ranks they are.
+void write_trace_picture(const std::string& path, const std::vector<const Trace*>& traces,
+                         const std::string& what);
 
 }  // namespace flatshard

@@ -13,11 +13,11 @@
 #include "train/config/foreign_config.h"
 #include "train/config/foreign_keys.h"
 #include "train/config/unknown_key.h"
-#include "train/plan/fit_advice.h"
 #include "train/run/checked_config.h"
-#include "train/run/run_header.h"
+#include "train/run/planning.h"
 #include "train/run/trainer.h"
 #include "train/save/checkpoints.h"
+#include "train/simulate/gpu_models.h"
 
 namespace flatshard {
 namespace {
@@ -28,18 +28,20 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string starts;             // kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
-  bool print_config = false, plan = false, overwrite = false, verbose = false;
-  int ranks = 0;        // to plan for; 0: those of this job
-  std::string gpu;      // to plan for; "": none
-  Problems problems{};  // of the arguments
+  bool print_config = false, plan = false, search = false, overwrite = false, verbose = false;
+  int ranks = 0;         // to plan for; 0: those of this job
+  std::string gpu;       // to plan for; "": none
+  std::string timeline;  // a folder; "": none
+  Problems problems{};   // of the arguments
 
   ConfigSource source() const {
     return {.path = config,
             .overrides = overrides,
             .accelerate = accelerate,
             .ranks = ranks,
-            .trains = !print_config && !plan};
+            .trains = !print_config && !plans()};
   }
+  bool plans() const { return plan || search; }
 };
 
 // Options of the program, and config keys as --section.key=value or --section.key value.
@@ -120,11 +122,13 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
   if (!line.launch.empty()) return;
   if (!line.starts.empty()) announce_start(line.starts);
   if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
-  check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
-  check(line.plan || line.converts || line.ranks == 0,
-        "--ranks has no effect without --plan or --from: to train on ", line.ranks,
+  check(line.print_config + line.plan + line.search < 2,
+        "--print-config, --plan and --search exclude each other");
+  check(!line.search || !line.gpu.empty(), "--search needs --for, a GPU or a cluster file");
+  check(line.plans() || line.converts || line.ranks == 0,
+        "--ranks has no effect without --plan, --search or --from: to train on ", line.ranks,
         " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
-  check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
+  check(line.plans() || line.gpu.empty(), "--for has no effect without --plan or --search");
 }
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
@@ -143,17 +147,22 @@ constexpr int kStopped = EX_TEMPFAIL;
 RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world, const Streams& streams) {
   configure_log(LogLevel::info, world.rank(), world.size());
   // A file of accelerate says for how many ranks it is.
-  if (line.plan && line.ranks == 0 && world.size() == 1) config.source.ranks = config.processes.value_or(0);
+  if (line.plans() && line.ranks == 0 && world.size() == 1)
+    config.source.ranks = config.processes.value_or(0);
   const int ranks = config.source.ranks;
   LoadedConfig loaded = load_checked(std::move(config), world);
   loaded.overwrite = line.overwrite;
-  agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
+  agree_on_config(world, loaded.config, line.print_config ? "print" : line.plans() ? "plan" : "train");
   if (line.print_config) {
     print_config(loaded, world, streams.out);
     return 0;
   }
   if (line.plan) {
-    print_plan(loaded, {.ranks = ranks, .gpu = line.gpu}, world, streams.out);
+    print_plan(loaded, {.ranks = ranks, .gpu = line.gpu, .timeline = line.timeline}, world, streams.out);
+    return 0;
+  }
+  if (line.search) {
+    print_search(loaded, {.ranks = ranks, .gpu = line.gpu, .timeline = line.timeline}, world, streams.out);
     return 0;
   }
   const bool starts_again =
@@ -237,17 +246,28 @@ std::vector<Option> options_of(CommandLine& line) {
        "print the resolved config with the source of each value, and exit"},
       {"--plan", &line.plan,
        "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU"},
+      {"--search", &line.search,
+       "find the settings with which a step is fastest on --ranks GPUs of --for, print the ten best, and "
+       "exit; needs no data and no GPU"},
       {"--verbose", &line.verbose,
        "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
        "there is only one"},
       {"--ranks",
        &line.ranks,
-       "with --plan: number of ranks to plan for, in this one process; with --from: number that will train",
+       "with --plan or --search: number of ranks to plan for, in this one process; with --from: number that "
+       "will train",
        {.range = NumberRange{1, kMostPlannedRanks}}},
       {"--for", &line.gpu,
-       "with --plan: whether the run fits on this GPU, what would make it fit, and the "
-       "simulated time of a step: a cluster file (a path that ends in .toml), or " +
-           gpu_model_names()},
+       "with --plan or --search: the machines, as a cluster file (a path that ends in .toml) or one of " +
+           gpu_model_names() +
+           "; --plan then tells whether the run fits on them, what would make it fit, the simulated time of "
+           "a "
+           "step, and which settings are faster"},
+      {"--timeline",
+       &line.timeline,
+       "with --for: write the simulated step, of --search that of the fastest settings, as a picture and a "
+       "trace into this folder",
+       {.type = "FOLDER", .needs = {"--for"}}},
   };
 }
 

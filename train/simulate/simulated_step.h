@@ -8,7 +8,6 @@
 #include "train/setup/run_setup.h"
 #include "train/simulate/cluster.h"
 #include "train/simulate/op_times.h"
-#include "train/simulate/replay.h"
 
 namespace flatshard {
 

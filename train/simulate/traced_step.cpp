@@ -10,6 +10,7 @@
 #include "comm/trace_file.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/simulate/step_rows.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {
@@ -40,13 +41,6 @@ int first_member(const RunSetup& setup, int rank, const std::string& communicato
   return communicator == "stages" ? setup.data_rank(rank) : setup.group_of(rank).front();
 }
 
-std::string name_of(const Recording& recording, const Recording::Item& item) {
-  const auto index = static_cast<size_t>(item.index);
-  if (item.kind == Recording::Kind::op) return std::string(recording.ops()[index].name);
-  const ExchangeCall& call = recording.exchanges()[index];
-  return str(call.verb, ' ', call.label);
-}
-
 bool takes_time(const Recording::Item& item) {
   return item.kind == Recording::Kind::op || item.kind == Recording::Kind::exchange;
 }
@@ -71,7 +65,7 @@ class RowOfTrace {
     row_.in_order = setup_.ranks() == 1;  // as a run on one rank is
     names_.resize(streams.size());
     for (const Recording::Item& item : recording_.items())
-      if (takes_time(item)) names_[static_cast<size_t>(item.stream)].push_back(name_of(recording_, item));
+      if (takes_time(item)) names_[static_cast<size_t>(item.stream)].push_back(traced_name(recording_, item));
     for (size_t s = 0; s < streams.size(); ++s) {
       if (streams[s].name == "compute") row_.host_stream = static_cast<int>(s);
       next_.push_back(first_span(s));

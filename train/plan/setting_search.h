@@ -1,0 +1,49 @@
+#pragma once
+// The settings with which a run is fastest on a cluster. Candidates are planned exactly; the steps of those
+// that fit are simulated, as for --plan, the ones with the least work first, until no other can be among the
+// ten fastest.
+
+#include <string>
+#include <vector>
+
+#include "train/plan/setting_candidates.h"
+#include "train/simulate/simulated_step.h"
+#include "train/step/training_runtime.h"
+
+namespace flatshard {
+
+struct FoundSetting {
+  Config config;
+  std::string arguments;                     // of the command line; "" for the config as it is
+  int64_t device_bytes = 0, host_bytes = 0;  // of the rank that takes most
+  std::string effect{};                      // on results; "" if they stay the same
+  SimulatedStep step{};
+  double utilization = 0;
+  std::string limit{};  // what limits the step, and what shortens it
+};
+
+struct SearchResult {
+  // At most ten that fit, the fastest first. Changes that gain less than half a percent are left out.
+  std::vector<FoundSetting> best{};
+  int64_t planned = 0, refused = 0, too_large = 0, simulated = 0;
+  int64_t slower = 0;  // than the ten by their products alone, so that they were not simulated
+};
+
+// Device memory that a run can use on a GPU.
+int64_t usable_bytes(const GpuModel& gpu);
+
+// The plan of the rank that takes the most device memory.
+struct LargestPlan {
+  RunPlan plan;
+  int64_t device_bytes = 0;
+};
+LargestPlan plan_largest(const RunSetup& setup);
+
+// An Error if the config itself is refused on so many ranks.
+SearchResult search_settings(const Config& config, int ranks, const Cluster& cluster, SearchScope scope);
+
+// The best as a table, with prices if the cluster has them, and the time of the run.
+std::string describe_search(const SearchResult& result, const Config& config, int ranks,
+                            const Cluster& cluster);
+
+}  // namespace flatshard
