@@ -22,6 +22,7 @@ constexpr GpuModel kGpuModels[] = {
     {"rtx3090-24gb", 24576, 71, 35.6, 936, 32, 32, 82, 350, "NVIDIA GeForce RTX 3090"},
     {"rtx4090-24gb", 24564, 165, 82.6, 1008, 32, 32, 128, 450, "NVIDIA GeForce RTX 4090"},
     {"rtx5090-32gb", 32607, 209, 104.8, 1792, 64, 64, 170, 575, "NVIDIA GeForce RTX 5090"},
+    {"rtxa5000-24gb", 24564, 111, 27.8, 768, 32, 32, 64, 230, "NVIDIA RTX A5000"},
     {"rtxa6000-48gb", 49140, 155, 38.7, 768, 32, 32, 84, 300, "NVIDIA RTX A6000"},
 };
 
