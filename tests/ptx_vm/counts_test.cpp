@@ -138,6 +138,8 @@ Limits limits_of(const bench::Case& c) {
   if (c.op.starts_with("qk_norm")) return {.bytes = 1.15, .sectors = 1.2, .waves = 1.06};
   // The two packs of a thread lie side by side: each access takes half of its sectors, the caches join them.
   if (c.shape.ends_with(" in pairs")) return {.sectors = 2};
+  // Rows of 72 elements are four and a half sectors, whose halves two heads share.
+  if (c.op.starts_with("attention") && c.shape.find(" x 72 ") != std::string::npos) return {.sectors = 1.2};
   if (c.op == "bias_backward") return {.bytes = 1.07};
   if (norm)
     return {.bytes = 1.15, .sectors = 1.06};  // a block has at least 16 rows for its partial row of dw

@@ -197,7 +197,8 @@ TEST_CASE("evaluate loss reads the chosen columns of a table") {
   if (const std::string why = test::error_of([&] { check_records(table, {"caption"}); }); !why.empty())
     return test::skip("this build reads no tables");
   const std::string in = workshop("evaluate_table");
-  test::write_text("evaluate_table/caption.jsonl", "{\"caption\": \"A cat.\"}\n");
+  test::write_text("evaluate_table/caption.jsonl",
+                   "{\"caption\": \"A cat.\"}\n{\"caption\": \"A dog.\"}\n{\"caption\": \"Nothing.\"}\n");
   const std::string options = " --device cpu --seq-len 50 --text-field caption --columns caption";
   const std::string found = run(in, "@evaluate loss model caption.jsonl" + options).output;
   CHECK(found.starts_with("loss "));
