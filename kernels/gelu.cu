@@ -13,7 +13,7 @@ namespace flatshard::cuda {
 namespace {
 
 template <class T, class Of>
-struct Forward {
+struct GeluOp {
   T* y;
   const T* x;
 
@@ -32,7 +32,7 @@ struct Forward {
 };
 
 template <class T, class Of>
-struct Backward {
+struct GeluGradientOp {
   T* dx;
   const T *dy, *x;
 
@@ -69,14 +69,14 @@ void visit(DType dtype, GeluKind kind, F&& f) {
 
 void gelu_forward(Stream& stream, const GeluForward& a) {
   visit(a.x.dtype, a.kind, [&]<class T, class Of>() {
-    const Forward<T, Of> op{a.y.as<T>(), a.x.as<T>()};
+    const GeluOp<T, Of> op{a.y.as<T>(), a.x.as<T>()};
     launch_flat<kPackSize<T>>(stream, "gelu_forward", op, a.x.size(), packable<T>(0, op.y, op.x));
   });
 }
 
 void gelu_backward(Stream& stream, const GeluBackward& a) {
   visit(a.x.dtype, a.kind, [&]<class T, class Of>() {
-    const Backward<T, Of> op{a.dx.as<T>(), a.dy.as<T>(), a.x.as<T>()};
+    const GeluGradientOp<T, Of> op{a.dx.as<T>(), a.dy.as<T>(), a.x.as<T>()};
     launch_flat<kPackSize<T>>(stream, "gelu_backward", op, a.x.size(), packable<T>(0, op.dx, op.dy, op.x));
   });
 }

@@ -35,8 +35,10 @@ constexpr const char* kHot[] = {
     "add_partials_kernel<*",
     "bias_backward_kernel<bf16, 8>*",
     "flat_kernel<4, Rotate<bf16, *> >*",
-    "flat_kernel<8, Forward<bf16*",   // SwiGLU, GELU
-    "flat_kernel<8, Backward<bf16*",  // the same
+    "flat_kernel<8, Forward<bf16*",  // SwiGLU, GEGLU
+    "flat_kernel<8, Backward<bf16*",
+    "flat_kernel<8, GeluOp<bf16*",
+    "flat_kernel<8, GeluGradientOp<bf16*",
     "flat_kernel<8, Gather<bf16> >*",
     "flat_kernel<8, GatherRowsOp<bf16> >*",
     "flat_kernel<8, ScatterRowsOp<bf16, *> >*",
@@ -90,8 +92,8 @@ constexpr Tile kTiles[] = {
     {"add_rows_kernel<bf16, 4>*", 32, 0, 256, 8},
     {"quantize_kernel<bf16, true>*", 32, 128, 256, 8},  // 4 bits
     {"dequantize_kernel<bf16, 8>*", 32, 1096, 256, 8},
-    {"flat_kernel<8, Forward<bf16> >*", 32, 0, 256, 8},  // GELU
-    {"flat_kernel<8, Backward<bf16> >*", 48, 0, 256, 5},
+    {"flat_kernel<8, GeluOp<bf16, *", 32, 0, 256, 8},
+    {"flat_kernel<8, GeluGradientOp<bf16, *", 48, 0, 256, 5},
     {"bias_backward_kernel<bf16, 8>*", 40, 16 << 10, 512, 3},
     {"count_digits_kernel*", 32, 2048, 256, 8},
     {"place_kernel*", 40, 20 << 10, 256, 6},
