@@ -45,6 +45,11 @@ constexpr GgufFamily kFamilies[] = {
 const GgufFamily& gguf_family(const ModelConfig& c) {
   for (const GgufFamily& f : kFamilies)
     if (c.family == f.family) return f;
+  check(
+      !c.vision, "family ", c.family,
+      " reads images: GGUF keeps what sees them in a file of its own, which is not written here; export the "
+      "model as a folder, and convert that with llama.cpp's convert_hf_to_gguf.py, once as it is and once "
+      "with --mmproj");
   fail(str("family ", c.family, " has no counterpart in llama.cpp: it cannot be written as GGUF"));
 }
 

@@ -152,6 +152,9 @@ TEST_CASE("what llama.cpp cannot express is refused or said") {
   const std::vector<std::string> notes = put_gguf_config(out, resolved(window));
   REQUIRE(notes.size() == 1);
   CHECK(test::missing_from(notes[0], {"no sliding window", "5 tokens", "64"}) == "");
+  const ModelConfig seeing = resolved(test::small_model("idefics3"));
+  CHECK(test::missing_from(test::error_of([&] { gguf_architecture(seeing); }),
+                           {"idefics3", "reads images", "as a folder", "--mmproj"}) == "");
 }
 
 TEST_CASE("a model with tensors that are missing or foreign is refused by name") {
