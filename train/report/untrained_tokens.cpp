@@ -142,6 +142,7 @@ std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConf
   for (size_t row = 0; row < f.hash.size(); ++row)
     if (rows_with[f.hash[row]] > 1 || f.norm[row] < near || f.distance[row] < near)
       found.push_back(static_cast<int64_t>(row));
+  if (config.vision) std::erase(found, config.vision->image_token);
   return found;
 }
 

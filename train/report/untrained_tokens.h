@@ -17,7 +17,8 @@
 
 namespace flatshard {
 
-// The ids of the rows that look untrained, in ascending order. Reads the embedding twice, in blocks.
+// The ids of the rows that look untrained, in ascending order, without that of <image>, which images replace.
+// Reads the embedding twice, in blocks.
 std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConfig& config);
 
 // Logs a warning that names the untrained tokens of files, how often these have them, and what to do. Reads

@@ -27,12 +27,14 @@ void write_changed_model(const std::string& folder, const Change& change) {
   test::write_model_folder(folder, model);
 }
 
-std::vector<int64_t> untrained_in(const std::string& folder, int64_t vocab = test::kTalkingVocab) {
+std::vector<int64_t> untrained_in(const std::string& folder, int64_t vocab = test::kTalkingVocab,
+                                  std::optional<VisionConfig> vision = {}) {
   ModelConfig config = read_hf_config(folder + "/config.json");
   config.vocab = vocab;
   Arena tables("tables", Device::cpu());
   const Model model(config, tables);
   PublishedWeights weights(folder, model, test::kTalkingVocab);
+  config.vision = vision;
   return untrained_tokens(weights, config);
 }
 
@@ -55,6 +57,8 @@ TEST_CASE("rows of zeros, rows equal to another and rows near the mean look untr
   });
   CHECK(untrained_in("untrained_rows") == std::vector<int64_t>{3, 20, 40, 60, 97});
   CHECK(untrained_in("untrained_rows", 99) == std::vector<int64_t>{3, 20, 40, 60, 97, 98});  // it grows
+  CHECK(untrained_in("untrained_rows", test::kTalkingVocab, VisionConfig{.image_token = 20}) ==
+        std::vector<int64_t>{3, 40, 60, 97});
   write_changed_model("untrained_rows", [](float*, int64_t) {});
   CHECK(untrained_in("untrained_rows").empty());
 }
