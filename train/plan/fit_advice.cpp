@@ -7,6 +7,7 @@
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "train/plan/setting_candidates.h"
 #include "train/plan/setting_search.h"
 #include "train/plan/step_estimate.h"
 
@@ -51,10 +52,9 @@ std::string single_sequence(Config& c) {
 }
 
 std::string shorten_head(Config& c) {
-  constexpr int64_t kTokens = 512;
-  if (c.train.head_chunk <= kTokens) return "";
-  c.train.head_chunk = kTokens;
-  return str("--train.head_chunk=", kTokens);
+  if (c.train.head_chunk <= kShortHeadChunk) return "";
+  c.train.head_chunk = kShortHeadChunk;
+  return str("--train.head_chunk=", kShortHeadChunk);
 }
 
 std::string page_moments(Config& c) {

@@ -125,11 +125,10 @@ std::vector<OptimizerChoice> smaller_moments(const OptimizerChoice& given) {
 }
 
 Candidates with_short_head(const Candidate& c) {
-  constexpr int64_t kTokens = 512;
   Candidates all{c};
-  if (c.config.train.head_chunk > kTokens)
-    all.push_back(
-        changed(c, str("--train.head_chunk=", kTokens), [](Config& x) { x.train.head_chunk = kTokens; }));
+  if (c.config.train.head_chunk > kShortHeadChunk)
+    all.push_back(changed(c, str("--train.head_chunk=", kShortHeadChunk),
+                          [](Config& x) { x.train.head_chunk = kShortHeadChunk; }));
   return all;
 }
 

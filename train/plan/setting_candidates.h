@@ -16,6 +16,9 @@ struct Candidate {
 };
 using Candidates = std::vector<Candidate>;
 
+// Tokens of a short chunk of the head: with fewer, other scratch is as large.
+inline constexpr int64_t kShortHeadChunk = 256;
+
 // What a search may change.
 enum class SearchScope {
   same_results,  // strategy, recomputation, and micro-batches in the lanes of the config

@@ -48,7 +48,7 @@ TEST_CASE("advice lists the switches that save memory, and no others") {
     listed.push_back(s.arguments);
     CHECK(s.alone.device_bytes < 100);
   }
-  CHECK(listed == std::vector<std::string>{"--train.recompute=true", "--train.head_chunk=512",
+  CHECK(listed == std::vector<std::string>{"--train.recompute=true", "--train.head_chunk=256",
                                            "--parallel.reduction=sequential", "--parallel.offload=true",
                                            "--lora.rank=16"});
   Config recomputing = small_config();
