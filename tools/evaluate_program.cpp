@@ -1,8 +1,12 @@
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iomanip>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <sstream>
 
 #include "comm/gpu_place.h"
@@ -45,6 +49,22 @@ std::vector<Option> with_model_options(Options& o, std::initializer_list<Option>
   return options;
 }
 
+// With those of a command that reads texts.
+std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
+  std::vector<Option> options =
+      with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
+                             {"--text-field",
+                              &o.text_field,
+                              "field of JSON lines, or column, with the text, unless they are conversations",
+                              {.shows_default = true}},
+                             {"--columns",
+                              &o.columns,
+                              "columns to read of a Parquet or Arrow table; default: all",
+                              {.type = "NAME,...", .separator = ','}}});
+  options.insert(options.end(), own);
+  return options;
+}
+
 Command loss_command(Options& o) {
   return {
       .name = "loss",
@@ -54,16 +74,23 @@ Command loss_command(Options& o) {
           "of which trained tokens count, or text, JSON lines or a table, as prepare reads them, for the\n"
           "folder's tokenizer. "
           "Documents are cut into windows, and the model sees nothing before a window.",
-      .options = with_model_options(
-          o, {{"--seq-len", &o.seq_len, "tokens per window (default: 1024, if the model has the positions)"},
-              {"--text-field",
-               &o.text_field,
-               "field of JSON lines, or column, with the text, unless they are conversations",
-               {.shows_default = true}},
-              {"--columns",
-               &o.columns,
-               "columns to read of a Parquet or Arrow table; default: all",
-               {.type = "NAME,...", .separator = ','}}})};
+      .options =
+          with_text_options(o, "tokens per window (default: 1024, if the model has the positions)", {})};
+}
+
+Command logprobs_command(Options& o) {
+  return {
+      .name = "logprobs",
+      .about =
+          "Writes the logarithm of the probability of every token of a file, in DATA's order a line of JSON "
+          "for\n"
+          "each document: its tokens, their logarithms, of which the first token has none, whether a run "
+          "would\n"
+          "train them, and the number and the sum of those. DATA is as for loss; documents are not cut.",
+      .options = with_text_options(
+          o, "most tokens of a document, less one (default: 1024, if the model has the positions)",
+          {{"--out", &o.out, "JSON lines file to write", {.type = "FILE", .required = true}},
+           {"--force", &o.force, "replace the output file if it exists"}})};
 }
 
 Command similarity_command(Options& o) {
@@ -91,10 +118,13 @@ Command similarity_command(Options& o) {
                "built-in chat template in place of the folder's, such as chatml"}})};
 }
 
-// The passes that a rank computes: in turn, so that the sums can be added in order on any number of ranks.
+// The passes that a rank computes: in turn, so that their results come in order on any number of ranks.
 class SharedPasses {
  public:
-  SharedPasses(LossMeter& meter, World& world) : meter_(meter), world_(world) {}
+  using Losses = std::vector<std::vector<float>>;  // of each window of a pass
+  using Describe = std::function<std::string(std::span<const LossWindow> windows, const Losses& losses)>;
+  SharedPasses(LossMeter& meter, World& world, Describe describe)
+      : meter_(meter), world_(world), describe_(std::move(describe)) {}
 
   void add(LossWindow window) {
     pending_.push_back(std::move(window));
@@ -105,66 +135,53 @@ class SharedPasses {
     pending_.push_back(std::move(next));
   }
 
-  // The sums of all windows.
-  LossSum finish() {
+  // What was described of each pass, in order. Collective.
+  std::vector<std::string> finish() {
     if (!pending_.empty()) run();
-    std::string mine;
-    std::ostringstream text;
-    text << std::hexfloat;
-    for (const LossSum& s : sums_) text << s.sum << ' ' << s.targets << '\n';
     std::vector<std::istringstream> parts;
-    for (std::string& part : world_.all_gather_texts(text.str(), "losses"))
-      parts.emplace_back(std::move(part));
-    LossSum total;
-    for (int64_t pass = 0; pass < passes_; ++pass) {
-      std::string sum, targets;
-      parts[static_cast<size_t>(pass % world_.size())] >> sum >> targets;
-      total.sum += std::stod(sum);
-      total.targets += std::stod(targets);
-    }
-    return total;
+    for (std::string& part : world_.all_gather_texts(mine_, "losses")) parts.emplace_back(std::move(part));
+    std::vector<std::string> all(static_cast<size_t>(passes_));
+    for (size_t pass = 0; pass < all.size(); ++pass)
+      std::getline(parts[pass % parts.size()], all[pass], kEnd);
+    return all;
   }
 
  private:
+  static constexpr char kEnd = '\0';
+
   void run() {
-    if (passes_++ % world_.size() == world_.rank()) {
-      LossSum& sum = sums_.emplace_back();
-      for (const LossSum& window : meter_.measure(pending_)) {
-        sum.sum += window.sum;
-        sum.targets += window.targets;
-      }
-    }
+    if (passes_++ % world_.size() == world_.rank())
+      mine_ += describe_(pending_, meter_.measure(pending_)) + kEnd;
     pending_.clear();
   }
 
   LossMeter& meter_;
   World& world_;
+  Describe describe_;
   std::vector<LossWindow> pending_;
-  std::vector<LossSum> sums_;  // of this rank's passes
+  std::string mine_;  // of this rank's passes
   int64_t passes_ = 0;
 };
 
-// Adds the windows of a file's documents; returns the number of documents.
-int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int64_t seq_len,
-                 SharedPasses& passes) {
-  int64_t documents = 0;
-  const auto take = [&](LossWindow window) { passes.add(std::move(window)); };
+// Calls `take` with the tokens of each document of a file; `trained` is empty if all are.
+using TakeDocument = std::function<void(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
+                                        const std::string& where)>;
+void each_document(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   if (is_token_file(o.data)) {
     const TokenFile file(o.data);
-    check(
-        !file.has_images(), o.data,
-        ": has images, which evaluate loss does not read; give the file to a run in data.eval for its loss");
+    check(!file.has_images(), o.data,
+          ": has images, which evaluate does not read; give the file to a run in data.eval for its loss");
     check(file.vocab() <= vocab, o.data, ": has a vocabulary of ", file.vocab(), ", but the model's is ",
           vocab);
+    int64_t documents = 0;
     file.each_document([&](int64_t begin, int64_t length) {
       std::vector<int32_t> tokens(static_cast<size_t>(length));
       std::vector<uint8_t> trained(file.has_mask() ? tokens.size() : 0);
       file.read(begin, tokens);
       if (file.has_mask()) file.read_mask(begin, trained);
-      cut_windows(tokens, trained, seq_len, take);
-      ++documents;
+      take(tokens, trained, str(o.data, ": document ", ++documents));
     });
-    return documents;
+    return;
   }
   const TextCodec codec(source, vocab);
   std::optional<SampleEncoder> encoder;
@@ -176,21 +193,37 @@ int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int
             ? encoder->encode(record)
             : Sample{.tokens = codec.encode(
                          record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
-    cut_windows(sample.tokens, sample.trained, seq_len, take);
-    ++documents;
+    take(sample.tokens, sample.trained, record.where);
   };
   read_records(o.data, TextSplit::none, add, o.columns);
-  return documents;
+}
+
+int64_t window_length(const Options& o, const ModelConfig& config) {
+  return o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
 }
 
 void evaluate_loss(const Options& o, const ModelSource& source, Device device, World& world,
                    std::ostream& out) {
   const ModelConfig config = read_model_config(source);
-  const int64_t seq_len = o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
+  const int64_t seq_len = window_length(o, config);
   LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
-  SharedPasses passes(meter, world);
-  const int64_t documents = add_file(o, source, config.vocab, seq_len, passes);
-  const LossSum total = passes.finish();
+  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
+    LossSum sum;
+    for (size_t i = 0; i < windows.size(); ++i) sum += sum_of(windows[i], losses[i]);
+    return str(std::hexfloat, sum.sum, ' ', sum.targets);
+  });
+  int64_t documents = 0;
+  each_document(o, source, config.vocab, [&](auto tokens, auto trained, const std::string&) {
+    cut_windows(tokens, trained, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
+    ++documents;
+  });
+  LossSum total;
+  for (const std::string& pass : passes.finish()) {
+    std::istringstream words(pass);
+    std::string sum, targets;
+    words >> sum >> targets;
+    total += {.sum = std::stod(sum), .targets = std::stod(targets)};
+  }
   check(total.targets > 0, o.data, " has no targets to evaluate on");
   if (world.rank() != 0) return;
   const double loss = total.sum / total.targets;
@@ -199,10 +232,61 @@ void evaluate_loss(const Options& o, const ModelSource& source, Device device, W
       << counted(static_cast<int64_t>(total.targets), "target") << ", windows of " << seq_len << '\n';
 }
 
-void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
-                         std::ostream& out) {
+void check_is_new(const Options& o) {
   check(o.force || !std::filesystem::exists(o.out), o.out,
         ": exists already; give another name, or --force to replace it");
+}
+
+template <class Number>
+std::string shortest(Number value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+// A document as a line of JSON: its tokens, the logarithm of the probability of each but the first, whether
+// they are trained, and the sum over those that are.
+std::string logprobs_line(const LossWindow& document, std::span<const float> losses) {
+  const LossSum sum = sum_of(document, losses);
+  std::string tokens, logprobs = "null", trained;
+  for (size_t i = 0; i < document.tokens.size(); ++i) {
+    const char* const between = i == 0 ? "" : ",";
+    tokens += str(between, document.tokens[i]);
+    trained += str(between, document.trained[i] ? 1 : 0);
+    if (i > 0) logprobs += between + shortest(-losses[i - 1]);
+  }
+  return str(R"({"tokens":[)", tokens, R"(],"logprobs":[)", logprobs, R"(],"trained":[)", trained,
+             R"(],"targets":)", sum.targets, R"(,"sum":)", shortest(-sum.sum), "}\n");
+}
+
+void evaluate_logprobs(const Options& o, const ModelSource& source, Device device, World& world,
+                       std::ostream& out) {
+  check_is_new(o);
+  const ModelConfig config = read_model_config(source);
+  const int64_t seq_len = window_length(o, config);
+  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
+  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
+    std::string lines;
+    for (size_t i = 0; i < windows.size(); ++i) lines += logprobs_line(windows[i], losses[i]);
+    return lines;
+  });
+  int64_t documents = 0;
+  each_document(o, source, config.vocab, [&](auto tokens, auto trained, const std::string& where) {
+    check(tokens.size() > 1, where, ": has fewer than two tokens, so none with a probability");
+    check(std::ssize(tokens) <= seq_len + 1, where, ": has ", tokens.size(), " tokens: set --seq-len to ",
+          tokens.size() - 1, " or more");
+    cut_windows(tokens, trained, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
+    ++documents;
+  });
+  std::string lines;
+  for (const std::string& pass : passes.finish()) lines += pass;
+  if (world.rank() != 0) return;
+  write_whole_file(o.out, lines);
+  out << o.out << ": " << counted(documents, "document") << '\n';
+}
+
+void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
+                         std::ostream& out) {
+  check_is_new(o);
   const TextCodec codec(source, read_model_config(source).vocab, o.chat_template);
   const std::vector<PromptRecord> records = read_prompt_file(o.data);
   const std::vector<ScoredAnswer> answers = score_answers(
@@ -222,9 +306,10 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
 
 int run_evaluate(const Arguments& arguments, const Streams& streams) {
   Options options;
-  const Command program{.name = "evaluate",
-                        .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
-                        .commands = {loss_command(options), similarity_command(options)}};
+  const Command program{
+      .name = "evaluate",
+      .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
+      .commands = {loss_command(options), logprobs_command(options), similarity_command(options)}};
   std::string command;
   const auto read = [&] {
     command = parse_arguments(program, arguments).name;
@@ -238,7 +323,10 @@ int run_evaluate(const Arguments& arguments, const Streams& streams) {
       streams.err << note << '\n';
     const ModelSource source = options.model.source();
     if (world.rank() == 0) report_source(source, streams.err);
-    (command == "loss" ? evaluate_loss : evaluate_similarity)(options, source, device, world, streams.out);
+    const auto evaluate = command == "loss"       ? evaluate_loss
+                          : command == "logprobs" ? evaluate_logprobs
+                                                  : evaluate_similarity;
+    evaluate(options, source, device, world, streams.out);
     return 0;
   };
   return run_on_ranks({.name = program.name, .read = read, .run = run}, streams);

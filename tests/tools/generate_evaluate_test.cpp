@@ -4,7 +4,10 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
+
+#include <nlohmann/json.hpp>
 
 #include "source_dir.h"
 #include "tests/process.h"
@@ -203,6 +206,56 @@ TEST_CASE("evaluate loss reads the chosen columns of a table") {
   const std::string found = run(in, "@evaluate loss model caption.jsonl" + options).output;
   CHECK(found.starts_with("loss "));
   CHECK(run(in, "@evaluate loss model " + table + options).output == found);
+}
+
+TEST_CASE("evaluate logprobs writes what loss adds up, in the order of the file, on any number of ranks") {
+  const std::string in = workshop("evaluate_logprobs");
+  run(in, "@prepare --tokenizer model --chat-template chatml --out chats.tok questions.jsonl");
+  const std::string options = " chats.tok --device cpu --seq-len 60 ";
+  run(in, "@evaluate logprobs model --out a.jsonl" + options);
+  const TokenFile file("evaluate_logprobs/chats.tok");
+  std::ifstream lines("evaluate_logprobs/a.jsonl");
+  int64_t documents = 0, targets = 0;
+  double total = 0;
+  file.each_document([&](int64_t begin, int64_t length) {
+    std::vector<int32_t> tokens(static_cast<size_t>(length));
+    std::vector<uint8_t> trained(tokens.size());
+    file.read(begin, tokens);
+    file.read_mask(begin, trained);
+    std::string text;
+    std::getline(lines, text);
+    const auto line = nlohmann::json::parse(text);
+    CHECK(line["tokens"] == tokens);
+    CHECK(line["trained"] == trained);
+    REQUIRE(line["logprobs"].size() == tokens.size());
+    CHECK(line["logprobs"][0].is_null());
+    double sum = 0;
+    int64_t count = 0;
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      CHECK(line["logprobs"][i].get<double>() < 0);
+      if (!trained[i]) continue;
+      sum += line["logprobs"][i].get<double>();
+      ++count;
+    }
+    CHECK(line["sum"].get<double>() == doctest::Approx(sum));
+    CHECK(line["targets"] == count);
+    total += sum;
+    targets += count;
+    ++documents;
+  });
+  CHECK(documents == 3);
+  const std::string loss = run(in, "@evaluate loss model" + options).output;
+  CHECK(std::stod(test::after(loss, "loss ")) ==
+        doctest::Approx(-total / static_cast<double>(targets)).epsilon(1e-6));
+  const test::Finished refused =
+      test::run_command(in + "@evaluate logprobs model --out b.jsonl chats.tok --seq-len 3");
+  CHECK(test::missing_from(refused.output, {"chats.tok: document 1: has ", "tokens: set --seq-len to "}) ==
+        "");
+  CHECK(test::run_command(in + "@evaluate logprobs model --out a.jsonl" + options).output ==
+        "evaluate: a.jsonl: exists already; give another name, or --force to replace it\n");
+  if (!test::no_ranks_because().empty()) return;
+  run(in, test::launcher(2) + " @evaluate logprobs model --out b.jsonl" + options);
+  CHECK(test::text_of("evaluate_logprobs/b.jsonl") == test::text_of("evaluate_logprobs/a.jsonl"));
 }
 
 TEST_CASE("evaluate similarity writes the same table on any number of ranks") {

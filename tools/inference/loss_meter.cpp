@@ -31,6 +31,19 @@ void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> train
   }
 }
 
+LossSum& LossSum::operator+=(const LossSum& more) {
+  sum += more.sum;
+  targets += more.targets;
+  return *this;
+}
+
+LossSum sum_of(const LossWindow& window, std::span<const float> losses) {
+  LossSum sum;
+  for (size_t i = 0; i < losses.size(); ++i)
+    if (window.trained[i + 1]) sum += {.sum = static_cast<double>(losses[i]), .targets = 1};
+  return sum;
+}
+
 LossMeter::LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, Device device)
     : streams_(device),
       stream_(streams_.add("compute")),
@@ -70,7 +83,7 @@ size_t LossMeter::windows_of_pass(std::span<const LossWindow> windows) const {
   return count;
 }
 
-std::vector<LossSum> LossMeter::measure(std::span<const LossWindow> windows) {
+std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> windows) {
   check(windows_of_pass(windows) == windows.size(), "the windows exceed a pass of ", seq_len_, " tokens");
   int32_t* in = host_inputs_.as<int32_t>();
   int32_t *tokens = in, *positions = in + seq_len_, *targets = in + 2 * seq_len_, *starts = in + 3 * seq_len_;
@@ -80,7 +93,7 @@ std::vector<LossSum> LossMeter::measure(std::span<const LossWindow> windows) {
     for (size_t i = 0; i + 1 < window.tokens.size(); ++i, ++row) {
       tokens[row] = window.tokens[i];
       positions[row] = static_cast<int32_t>(i);
-      targets[row] = window.trained[i + 1] ? window.tokens[i + 1] : kIgnoredTarget;
+      targets[row] = window.tokens[i + 1];
     }
   }
   if (row < seq_len_) starts[documents++] = static_cast<int32_t>(row);
@@ -94,17 +107,14 @@ std::vector<LossSum> LossMeter::measure(std::span<const LossWindow> windows) {
   run_pass(stream_, documents);
   stream_.sync();
 
-  std::vector<LossSum> sums;
-  row = 0;
+  std::vector<std::vector<float>> losses;
+  const float* next = host_losses_.as<float>();
   for (const LossWindow& window : windows) {
-    LossSum& sum = sums.emplace_back();
-    for (size_t i = 0; i + 1 < window.tokens.size(); ++i, ++row)
-      if (targets[row] != kIgnoredTarget) {
-        sum.sum += static_cast<double>(host_losses_.as<float>()[row]);
-        ++sum.targets;
-      }
+    const float* const begin = next;
+    next += window.tokens.size() - 1;
+    losses.emplace_back(begin, next);
   }
-  return sums;
+  return losses;
 }
 
 void LossMeter::run_pass(Stream& stream, int64_t documents) {

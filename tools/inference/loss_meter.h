@@ -1,7 +1,7 @@
 #pragma once
-// The loss of documents, without training: the sum of -ln p(token) over the targets of each window of a
-// document. A document is cut into windows of at most `seq_len` targets, and the model sees nothing before a
-// window. Windows share forward passes; the sums of a window do not depend on the others of its pass.
+// The losses of documents, without training: -ln p(token) of the targets of each window of a document. A
+// document is cut into windows of at most `seq_len` targets, and the model sees nothing before a window.
+// Windows share forward passes; the losses of a window do not depend on the others of its pass.
 
 #include <functional>
 #include <span>
@@ -21,7 +21,10 @@ struct LossWindow {
 
 struct LossSum {
   double sum = 0, targets = 0;
+  LossSum& operator+=(const LossSum& more);
 };
+// `losses` are those of all the window's tokens but the first.
+LossSum sum_of(const LossWindow& window, std::span<const float> losses);
 
 using TakeWindow = std::function<void(LossWindow window)>;
 
@@ -36,8 +39,8 @@ class LossMeter {
   int64_t seq_len() const { return seq_len_; }
   // How many of the windows, from the first on, fit one pass; at least one.
   size_t windows_of_pass(std::span<const LossWindow> windows) const;
-  // The sum of each window, computed in one pass.
-  std::vector<LossSum> measure(std::span<const LossWindow> windows);
+  // The losses of each window's tokens but the first, trained or not, computed in one pass.
+  std::vector<std::vector<float>> measure(std::span<const LossWindow> windows);
 
  private:
   void allocate();

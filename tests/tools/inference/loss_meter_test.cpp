@@ -61,16 +61,18 @@ TEST_CASE("the loss of a window is that of its tokens, whatever shares its pass"
   std::vector<LossWindow> windows;
   for (const Tokens& tokens : {a, b, c}) windows.push_back(windows_of(tokens, {}, 40).front());
   CHECK(meter.windows_of_pass(windows) == 3);
-  const std::vector<LossSum> together = meter.measure(windows);
+  const auto together = meter.measure(windows);
   for (size_t i = 0; i < 3; ++i) {
-    const std::vector<LossSum> alone = meter.measure({{windows[i]}});
-    CHECK(alone[0].sum == together[i].sum);
-    CHECK(together[i].targets == static_cast<double>(windows[i].tokens.size() - 1));
-    CHECK(together[i].sum == doctest::Approx(sum_by_generation(generator, windows[i].tokens)).epsilon(1e-4));
+    CHECK(meter.measure({{windows[i]}})[0] == together[i]);
+    const LossSum sum = sum_of(windows[i], together[i]);
+    CHECK(sum.targets == static_cast<double>(windows[i].tokens.size() - 1));
+    CHECK(sum.sum == doctest::Approx(sum_by_generation(generator, windows[i].tokens)).epsilon(1e-4));
   }
   windows[1].trained.assign(windows[1].tokens.size(), 0);
   windows[1].trained[4] = 1;
-  CHECK(meter.measure(windows)[1].targets == 1);
+  CHECK(meter.measure(windows)[1] == together[1]);
+  CHECK(sum_of(windows[1], together[1]).targets == 1);
+  CHECK(sum_of(windows[1], together[1]).sum == static_cast<double>(together[1][3]));
   windows.push_back(windows[0]);
   CHECK(meter.windows_of_pass(windows) == 3);
 }
