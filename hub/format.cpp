@@ -42,6 +42,7 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
         "; set the RoPE base of blocks with a window");
   if (format.only_longrope && c.rope_scaling.kind != RopeScaling::Kind::longrope)
     fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
+  if (f.rope_axes) fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
   if (!format.partial_rotary) fixed("partial_rotary_factor", *c.partial_rotary_factor, 1.0);
   if (!format.multipliers) {
     fixed("embedding_multiplier", c.embedding_multiplier, 1.0);
@@ -249,6 +250,22 @@ const std::vector<Format>& formats() {
        .architecture = "SmolVLMForConditionalGeneration",
        .attention_bias = true,
        .text_type = "llama"},
+      {.family = "qwen2_vl",
+       .architecture = "Qwen2VLForConditionalGeneration",
+       .kv_heads = 8,
+       .window = 4096,
+       .window_switch = true,
+       .max_window_layers = true,
+       .layer_types = true,
+       .text_type = "qwen2_vl_text"},
+      {.family = "qwen2_5_vl",
+       .architecture = "Qwen2_5_VLForConditionalGeneration",
+       .kv_heads = 8,
+       .window = 4096,
+       .window_switch = true,
+       .max_window_layers = true,
+       .layer_types = true,
+       .text_type = "qwen2_5_vl_text"},
   };
   return rows;
 }

@@ -1,6 +1,7 @@
 #include "hub/rope_keys.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,9 @@ constexpr char kOriginal[] = "original_max_position_embeddings";
 double factor_of_positions(const ModelConfig& c, int64_t original) {
   return std::max(1.0, static_cast<double>(c.max_positions) / static_cast<double>(original));
 }
+
+// Qwen's configs name positions on several axes as if they were a scaling.
+constexpr char kAxes[] = "mrope", kSections[] = "mrope_section";
 
 // Older versions of transformers know "type" alone, and refuse other keys than these three for Phi-3.
 ordered_json longrope_json(const ModelConfig& c, const Format& format) {
@@ -46,6 +50,7 @@ ordered_json yarn_json(const RopeScalingConfig& s) {
 
 ordered_json rope_scaling_json(const ModelConfig& c, const Format& format) {
   const RopeScalingConfig& s = c.rope_scaling;
+  if (family(c.family).rope_axes) return {{"type", kAxes}, {kSections, c.rope_sections}};
   if (s.kind == Kind::none) return nullptr;
   if (s.kind == Kind::yarn) return yarn_json(s);
   if (s.kind == Kind::longrope) return longrope_json(c, format);
@@ -82,6 +87,10 @@ Kind kind_of(const JsonReader& in, const Format& format) {
     const bool longrope = kind == "su" || kind == "yarn" || kind == "longrope";  // old names
     in.must(longrope || kind == "default", key, "default or longrope");
     if (longrope) kind = "longrope";
+  }
+  if (family(format.family).rope_axes) {
+    in.must(kind == kAxes || kind == "default", key, "default or mrope: other scalings are not supported");
+    return Kind::none;
   }
   const std::optional<Kind> known = named<Kind>(kind == "default" ? "none" : kind);
   in.must(kind != "none" && known, key,
@@ -159,10 +168,23 @@ JsonReader parameters_of(const JsonReader& in, const char* layer_type) {
   return all.has(layer_type) ? all.object(layer_type) : JsonReader("", json::object());
 }
 
+void read_sections(const JsonReader& in, ModelConfig& c) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!in.has(key) || !in.object(key).has(kSections)) continue;
+    const JsonReader scaling = in.object(key);
+    const std::vector<double> sections = scaling.positives(kSections, c.rope_sections.size());
+    const auto is_whole = [](double size) { return size == std::floor(size) && size <= INT32_MAX; };
+    scaling.must(std::all_of(sections.begin(), sections.end(), is_whole), kSections,
+                 "whole numbers below 2^31");
+    std::copy(sections.begin(), sections.end(), c.rope_sections.begin());
+  }
+}
+
 }  // namespace
 
 void read_rope(const JsonReader& in, const Format& format, ModelConfig& c) {
   const Family& f = family(format.family);
+  if (f.rope_axes) read_sections(in, c);
   const Around around{in, format, c};
   const bool has_parameters = in.has("rope_parameters");
   c.partial_rotary_factor = partial_rotary_factor(in, format, f.partial_rotary_factor);

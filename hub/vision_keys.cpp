@@ -1,5 +1,7 @@
 #include "hub/vision_keys.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
@@ -43,9 +45,88 @@ PerceiverConfig read_perceiver(const JsonReader& in, const ModelConfig& text) {
   return p;
 }
 
+// --- Qwen's models: rotary towers
+
+bool has_gates(const Format& format) { return family(format.family).tower.mlp == MlpKind::swiglu; }
+const char* activation_of_tower(const Format& format) { return has_gates(format) ? "silu" : "quick_gelu"; }
+
+std::vector<int64_t> blocks_of(const JsonReader& in, const char* key, std::vector<int64_t> absent) {
+  if (!in.has(key)) return absent;
+  const json& blocks = in.value(key);
+  const bool whole = blocks.is_array() && std::all_of(blocks.begin(), blocks.end(), [](const json& block) {
+                       return block.is_number_integer() && block >= 0 && block <= INT32_MAX;
+                     });
+  in.must(whole, key, "a list of blocks");
+  return blocks.get<std::vector<int64_t>>();
+}
+
+VisionConfig read_rotary_tower(const JsonReader& in, const Format& format, int64_t text_width) {
+  VisionConfig v{.layers = in.size("depth", 32),
+                 .heads = in.size("num_heads", 16),
+                 .patch_size = in.size("patch_size", 14),
+                 .scale = in.size("spatial_merge_size", 2),
+                 .repeats = in.size("temporal_patch_size", 2)};
+  const char* const width_of_rows = has_gates(format) ? "out_hidden_size" : "hidden_size";
+  in.must(in.size(width_of_rows, 3584) == text_width, width_of_rows,
+          str(text_width, ", the width of the text"));
+  const std::string activation = activation_of_tower(format);
+  in.must(in.text("hidden_act", activation) == activation, "hidden_act", activation);
+  for (const char* key : {"in_channels", "in_chans"}) in.must(in.size(key, 3) == 3, key, "3");
+  if (!has_gates(format)) {
+    v.hidden = in.size("embed_dim", 1280);
+    v.ffn = v.hidden * in.size("mlp_ratio", 4);
+    return v;
+  }
+  v.hidden = in.size("hidden_size", 3584);
+  v.ffn = in.size("intermediate_size", 3420);
+  v.window = in.size("window_size", 112) / v.scale / v.patch_size;
+  in.must(v.window > 0, "window_size", str("at least ", v.scale * v.patch_size, ", a square of patches"));
+  v.full_attention_blocks = blocks_of(in, "fullatt_block_indexes", {7, 15, 23, 31});
+  return v;
+}
+
+ordered_json rotary_tower(const Format& format, const ModelConfig& c) {
+  const VisionConfig& v = *c.vision;
+  ordered_json out{{"depth", v.layers},
+                   {"num_heads", v.heads},
+                   {"patch_size", v.patch_size},
+                   {"spatial_merge_size", v.scale},
+                   {"temporal_patch_size", v.repeats},
+                   {"in_channels", 3},
+                   {"hidden_act", activation_of_tower(format)}};
+  if (!has_gates(format)) {
+    out["embed_dim"] = v.hidden;
+    out["hidden_size"] = c.hidden;
+    check(v.ffn % v.hidden == 0, "model.vision.ffn = ", v.ffn,
+          " must be a multiple of model.vision.hidden = ", v.hidden, " to be written to a config of family ",
+          c.family);
+    out["mlp_ratio"] = v.ffn / v.hidden;
+    return out;
+  }
+  out["hidden_size"] = v.hidden;
+  out["out_hidden_size"] = c.hidden;
+  out["intermediate_size"] = v.ffn;
+  out["window_size"] = v.window * v.scale * v.patch_size;
+  out["fullatt_block_indexes"] = v.full_attention_blocks;
+  return out;
+}
+
+ModelConfig read_rotary_model(const JsonReader& in, const Format& format) {
+  const bool nested = in.has(kTextConfig);
+  const JsonReader text = nested ? in.object(kTextConfig) : in;
+  if (nested)
+    text.must(text.text("model_type", format.text_type) == format.text_type, "model_type", format.text_type);
+  ModelConfig c = read_text(text, format);
+  c.tied = in.flag("tie_word_embeddings", false);
+  c.vision = read_rotary_tower(in.object("vision_config", json::object()), format, c.hidden);
+  c.vision->image_token = in.has("image_token_id") ? in.whole("image_token_id", 0) : 151655;
+  return c;
+}
+
 }  // namespace
 
 ModelConfig read_vision_model(const JsonReader& in, const Format& format) {
+  if (family(format.family).tower.rotary) return read_rotary_model(in, format);
   const JsonReader text = in.object(kTextConfig, text_defaults(format));
   text.must(text.text("model_type", format.text_type) == format.text_type, "model_type", format.text_type);
   ModelConfig c = read_text(text, format);
@@ -74,6 +155,12 @@ ModelConfig read_vision_model(const JsonReader& in, const Format& format) {
 
 void write_vision_model(ordered_json& out, const Format& format, const ModelConfig& c) {
   const VisionConfig& v = *c.vision;
+  if (v.tower.rotary) {
+    write_text(out, format, c);
+    out["vision_config"] = rotary_tower(format, c);
+    out["image_token_id"] = v.image_token;
+    return;
+  }
   ordered_json text{{"model_type", format.text_type}};
   write_text(text, format, c);
   text["pad_token_id"] = nullptr;  // not a row of the embedding that transformers keeps zero

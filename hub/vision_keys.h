@@ -1,7 +1,7 @@
 #pragma once
 // The config.json of models that read images: text_config, vision_config and, of Idefics2, perceiver_config
 // are objects within it, beside the keys of the whole model. Files leave out what has the default of
-// transformers.
+// transformers. The keys of Qwen's text may be beside these too, as they are in published files.
 
 #include "hub/format.h"
 #include "hub/json_reader.h"

@@ -24,6 +24,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
       scale_(config.attention_scale()),
       softcap_(static_cast<float>(*config.attention_softcap)),
       interleaved_rope_(config.interleaved_rope),
+      rope_sections_(config.rope_sections),
       rope_table_(rope_table) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
@@ -76,6 +77,8 @@ void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
   if (rope_table_.empty()) return;
   const Tensor rows = rows_of(packed);
   const int64_t width = rows.shape[1];
+  const bool axes = c.positions.size() > packed.shape[0];
+  const RopeSections sections = axes ? rope_sections_ : RopeSections{};
   const Tensor heads = packed_columns(rows, 0, {packed.shape[0], query_heads_ + key_heads_, head_dim_});
   if (back)
     rope_backward(c.stream, {.dx = heads,
@@ -84,7 +87,8 @@ void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
                              .table = rope_table_,
                              .dx_stride = width,
                              .dy_stride = width,
-                             .interleaved = interleaved_rope_});
+                             .interleaved = interleaved_rope_,
+                             .sections = sections});
   else
     rope_forward(c.stream, {.y = heads,
                             .x = heads,
@@ -92,7 +96,8 @@ void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
                             .table = rope_table_,
                             .y_stride = width,
                             .x_stride = width,
-                            .interleaved = interleaved_rope_});
+                            .interleaved = interleaved_rope_,
+                            .sections = sections});
 }
 
 void SelfAttention::attend(Context& c, const Heads& o) {

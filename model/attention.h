@@ -48,8 +48,9 @@ class SelfAttention {
   bool causal_;
   float scale_, softcap_;
   bool interleaved_rope_;
-  Tensor rope_table_;  // empty if this layer does not rotate
-  Linear qkv_, out_;   // qkv_: three layers, or one
+  RopeSections rope_sections_;  // of positions on several axes
+  Tensor rope_table_;           // empty if this layer does not rotate
+  Linear qkv_, out_;            // qkv_: three layers, or one
   QkNorm qk_norm_;
 
   Projected projected_;

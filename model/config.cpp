@@ -64,6 +64,12 @@ void check_rotation(Problems& problems, const ModelConfig& c) {
       !*c.qk_norm || (width == c.head_dim && !c.interleaved_rope),
       "model.qk_norm = true needs heads rotated in full, in halves: not model.partial_rotary_factor = ",
       *c.partial_rotary_factor, " of model.family = ", c.family);
+  if (family(c.family).rope_axes) {
+    const auto& [time, row, column] = c.rope_sections;
+    problems.check(time > 0 && row > 0 && column > 0 && time + row + column == width / 2,
+                   "model.rope_sections = ", time, ", ", row, ", ", column,
+                   " must be positive and add up to ", width / 2, ", the pairs of rotated elements");
+  }
   if (c.rope_scaling.kind != RopeScaling::Kind::longrope) return;
   check_factors(problems, "short_factor", c.rope_scaling.short_factor, width / 2);
   check_factors(problems, "long_factor", c.rope_scaling.long_factor, width / 2);
@@ -81,16 +87,25 @@ void check_vision(Problems& problems, const ModelConfig& c) {
   if (within("hidden", v.hidden, kMaxWidth) && within("heads", v.heads, kMaxWidth))
     problems.check(v.hidden % v.heads == 0, "model.vision.heads = ", v.heads,
                    " does not divide model.vision.hidden = ", v.hidden);
-  constexpr int64_t kMostPatch = 512, kMostImage = 1 << 16;
-  if (within("patch_size", v.patch_size, kMostPatch) && within("image_size", v.image_size, kMostImage))
+  constexpr int64_t kMostPatch = 512, kMostImage = 1 << 16, kMostScale = 64;
+  if (v.tower.rotary) {
+    within("patch_size", v.patch_size, kMostPatch);
+    within("repeats", v.repeats, kMostScale);
+    problems.check(v.heads <= 0 || v.hidden / v.heads % 4 == 0, "model.vision.hidden = ", v.hidden,
+                   " by model.vision.heads = ", v.heads,
+                   " must be a multiple of 4, to rotate by row and column");
+    problems.check(v.window >= 0 && v.window <= kMostImage, "model.vision.window is ", v.window,
+                   ", must be 0 (none), or at most ", kMostImage);
+    check_blocks(problems, "vision.full_attention", v.full_attention_blocks, 0, v.layers);
+  } else if (within("patch_size", v.patch_size, kMostPatch) && within("image_size", v.image_size, kMostImage))
     problems.check(v.image_size >= v.patch_size, "model.vision.image_size = ", v.image_size,
                    " is less than model.vision.patch_size = ", v.patch_size);
   problems.check(v.norm_eps >= 0 && v.norm_eps <= kMostFloat, "model.vision.norm_eps is ", v.norm_eps,
                  ", must be from 0 to ", kMostFloat);
   problems.check(v.image_token >= 0 && v.image_token < c.vocab, "model.vision.image_token is ", v.image_token,
                  ", must be from 0 to ", c.vocab - 1, ", below model.vocab");
-  if (v.connector == ConnectorKind::pixel_shuffle) {
-    within("scale", v.scale, 64);
+  if (v.connector != ConnectorKind::perceiver) {
+    within("scale", v.scale, kMostScale);
     return;
   }
   const PerceiverConfig& p = v.perceiver;
@@ -239,6 +254,20 @@ const std::vector<Family>& families() {
       {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
       {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
       {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
+      {.name = "qwen2_vl",
+       .norm_eps = 1e-5,
+       .rope_theta = 1e6,
+       .qkv_bias = true,
+       .rope_axes = true,
+       .connector = ConnectorKind::merger,
+       .tower = {.names = "qwen2_vision", .mlp = MlpKind::quick_gelu, .rotary = true}},
+      {.name = "qwen2_5_vl",
+       .norm_eps = 1e-5,
+       .rope_theta = 1e6,
+       .qkv_bias = true,
+       .rope_axes = true,
+       .connector = ConnectorKind::merger,
+       .tower = {.names = "qwen2_5_vision", .norm = NormKind::rms, .mlp = MlpKind::swiglu, .rotary = true}},
   };
   return rows;
 }
@@ -268,7 +297,10 @@ ModelConfig resolved(ModelConfig c) {
   check(c.vision.has_value() == f.connector.has_value(), "model.family = ", c.family,
         f.connector ? " reads images and needs the sizes of its tower: start from the config.json of a model"
                     : " does not read images, but the model has a tower");
-  if (c.vision) c.vision->connector = *f.connector;
+  if (c.vision) {
+    c.vision->connector = *f.connector;
+    c.vision->tower = f.tower;
+  }
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
   c.tied = c.tied.value_or(f.tied);
@@ -315,6 +347,10 @@ RopeScaling ModelConfig::scaling() const {
           .truncate = s.truncate,
           .divisors = is_long ? s.long_factor : s.short_factor,
           .attention_factor = s.attention_factor > 0 ? s.attention_factor : default_attention_factor(s)};
+}
+
+bool VisionConfig::has_windows(int64_t block) const {
+  return window > 0 && !has(full_attention_blocks, block);
 }
 
 int64_t ModelConfig::rotated_width() const {

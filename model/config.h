@@ -15,12 +15,20 @@
 namespace flatshard {
 
 enum class NormKind { rms, layer };
-enum class MlpKind { swiglu, geglu, gelu };  // GELU with tanh
+enum class MlpKind { swiglu, geglu, gelu, quick_gelu };  // geglu and gelu with tanh
 enum class PositionKind { rotary, learned };
 enum class QkNormWidth { head, all_heads };
 // What makes rows of the text's width of the patches of a frame: a resampler with a row for each of its
-// latents, or a linear layer of squares of patches (vision.h).
-enum class ConnectorKind { perceiver, pixel_shuffle };
+// latents, or a linear layer or an MLP of squares of patches (vision.h).
+enum class ConnectorKind { perceiver, pixel_shuffle, merger };
+
+// The tower of a family that reads images. The defaults are those of SigLIP.
+struct Tower {
+  std::string names = "siglip";  // of its parameters (names.h)
+  NormKind norm = NormKind::layer;
+  MlpKind mlp = MlpKind::gelu;
+  bool rotary = false;  // q and k are rotated by row and column; otherwise patches have learned positions
+};
 
 // The defaults are those of Llama. Which norms a block has, and which of its projections are fused, follows
 // from its name table (names.h).
@@ -48,7 +56,9 @@ struct Family {
   bool qkv_bias = false;             // q, k and v projections have a bias
   bool linear_bias = false;          // the attention output and MLP projections have a bias
   bool tied = false;                 // the output head shares the token embedding
+  bool rope_axes = false;            // q and k are rotated by time, row and column (M-RoPE)
   std::optional<ConnectorKind> connector{};  // of models that read images; empty: text only
+  Tower tower{};                             // of models that read images
 };
 
 const std::vector<Family>& families();
@@ -92,11 +102,22 @@ struct VisionConfig {
   double norm_eps = 1e-6;
   int64_t image_token = 0;      // the token of the text that stands for a row of the connector
   PerceiverConfig perceiver{};  // of ConnectorKind::perceiver
-  int64_t scale = 2;            // of pixel_shuffle: a square of scale x scale patches is a row
-  ConnectorKind connector = ConnectorKind::pixel_shuffle;  // set by resolved() from the family
+  int64_t scale = 2;            // of other connectors: a square of scale x scale patches is a row
+
+  // Of a rotary tower, which reads images of any size.
+  int64_t repeats = 1;  // of each channel in a patch, which could be one of a video
+  int64_t window = 0;   // squares along a side of the windows in which patches attend to each other; 0: none
+  std::vector<int64_t> full_attention_blocks{};  // blocks without windows, in ascending order
+
+  // Set by resolved() from the family.
+  ConnectorKind connector = ConnectorKind::pixel_shuffle;
+  Tower tower{};
 
   int64_t positions() const { return (image_size / patch_size) * (image_size / patch_size); }
-  int64_t patch_width() const { return 3 * patch_size * patch_size; }
+  int64_t patch_width() const { return 3 * repeats * patch_size * patch_size; }
+  int64_t axes() const { return tower.rotary ? 2 : 1; }  // of the positions of patches
+  int64_t square() const { return scale * scale; }       // patches
+  bool has_windows(int64_t block) const;
 };
 
 struct ModelConfig {
@@ -119,6 +140,7 @@ struct ModelConfig {
   // Indices of blocks in ascending order, in place of every n-th; empty: every n-th.
   std::vector<int64_t> full_attention_blocks{}, no_rope_blocks{};
   RopeScalingConfig rope_scaling{};
+  RopeSections rope_sections{};  // of families with rope_axes
   Adapters adapters{};
   std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
   std::optional<VisionConfig> vision{};              // of the families that read images

@@ -18,7 +18,7 @@ struct TextRows;
 // The rows of a micro-batch's inputs.
 struct RowCounts {
   int64_t tokens = 0;
-  int64_t patches = 0, frames = 0;  // of its images
+  int64_t patches = 0, frames = 0, windows = 0;  // of its images
 };
 
 // Where the connector of a model that reads images takes rows from, and puts them (image_rows.h).
@@ -27,12 +27,15 @@ struct ConnectorMoves {
   Tensor patches, latents;      // perceiver: (P), (F L), their rows in [patches; latents] of each frame
   Tensor latent_of_row;         // (F L): 0 to L - 1, for each frame
   Tensor query_ends, key_ends;  // (F + 1): boundaries of frames among latents, and among both
+  // Merger with windows: in the order of windows the patches (P), the rows (R), and the positions of the
+  // patches (2, P); and where windows begin among the patches (windows + 1).
+  Tensor windowed_patches, windowed_rows, windowed_positions, windows;
 };
 
 // The images of a micro-batch, in the order of their tokens: P patches of F frames become R rows of text.
 struct ImageInputs {
   Tensor patches;    // (P, W) f32 or of the activations' dtype
-  Tensor positions;  // (P) i32
+  Tensor positions;  // (P) i32; in a rotary tower (2, P): rows and columns
   Tensor frames;     // (F + 1) i32: where frames begin among the patches
   Tensor rows;       // (R) i32: the tokens whose embeddings they replace
   ConnectorMoves moves;
@@ -47,16 +50,18 @@ struct Context {
   Stream& stream;
   Arena& scratch;
   Arena& saved;
-  Tensor tokens, positions, boundaries;  // (N), (N), (documents + 1) i32
-  Tensor targets;                        // (N) i32
-  Tensor target_weights;                 // (N) f32, the factor of each token's loss
-  Tensor losses;                         // (N) f32, written by the last layer
-  ImageInputs images{};                  // of models that read images
-  DType dtype = DType::bf16;             // of activations
-  bool tf32 = false;                     // of matrix products (kernels/gemm.h)
-  int64_t head_chunk = 0;                // tokens whose logits exist at once (kernels/head.h)
-  bool input_gradient = true;            // a backward pass computes the gradient of the layer's input
-  std::optional<RandomDraw> dropout{};   // empty: no dropout
+  Tensor tokens;                        // (N) i32
+  Tensor positions;                     // (N) i32; with M-RoPE (3, N): time, row and column
+  Tensor boundaries;                    // (documents + 1) i32
+  Tensor targets;                       // (N) i32
+  Tensor target_weights;                // (N) f32, the factor of each token's loss
+  Tensor losses;                        // (N) f32, written by the last layer
+  ImageInputs images{};                 // of models that read images
+  DType dtype = DType::bf16;            // of activations
+  bool tf32 = false;                    // of matrix products (kernels/gemm.h)
+  int64_t head_chunk = 0;               // tokens whose logits exist at once (kernels/head.h)
+  bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
+  std::optional<RandomDraw> dropout{};  // empty: no dropout
   // Generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
   std::span<const TextRows> texts{};

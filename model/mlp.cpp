@@ -9,7 +9,9 @@ namespace flatshard {
 
 namespace {
 
+bool is_gated(MlpKind kind) { return kind == MlpKind::swiglu || kind == MlpKind::geglu; }
 Gate gate_of(MlpKind kind) { return kind == MlpKind::geglu ? Gate::gelu : Gate::silu; }
+GeluKind gelu_of(MlpKind kind) { return kind == MlpKind::quick_gelu ? GeluKind::quick : GeluKind::tanh; }
 
 std::vector<LinearSpec> in_layers(const ModelConfig& config, int64_t layer) {
   const ParamNames& names = param_names(config.family);
@@ -18,7 +20,7 @@ std::vector<LinearSpec> in_layers(const ModelConfig& config, int64_t layer) {
   const bool bias = config.linear_bias, transposed = names.transposed_weights;
   if (names.fused_gate_up()) return {{block + names.gate_up, C, 2 * F, bias, transposed}};
   const LinearSpec up{block + names.up, C, F, bias, transposed};
-  if (config.mlp == MlpKind::gelu) return {up};
+  if (!is_gated(config.mlp)) return {up};
   return {{block + names.gate, C, F, bias, transposed}, up};
 }
 
@@ -44,7 +46,7 @@ Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer)
 
 void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r) {
   const int64_t N = x.shape[0];
-  const bool gated = kind_ != MlpKind::gelu;  // and then by packed columns
+  const bool gated = is_gated(kind_);  // and then by packed columns
   hidden_ = c.saved.alloc(c.dtype, {N, ffn_ + (gated ? out_.spare_of_x(c, N) : 0)});
   projected_ = c.saved.alloc(c.dtype, {N, in_.width() + (gated ? in_.spare_of_y(c, N) : 0)});
   in_.forward(c, p, projected_, x);
@@ -56,7 +58,7 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
                               .y_stride = hidden_.shape[1],
                               .function = gate_of(kind_)});
   else
-    gelu_forward(c.stream, {.y = hidden_, .x = projected_});
+    gelu_forward(c.stream, {.y = hidden_, .x = projected_, .kind = gelu_of(kind_)});
   out_.forward(c, p, y, hidden_, r);
 }
 
@@ -65,8 +67,8 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
   const ArenaScope scope(c.scratch);
   const Tensor d_hidden = c.scratch.alloc(c.dtype, {x.shape[0], ffn_});
   out_.backward(c, p, g, d_hidden, dy, hidden_);
-  if (kind_ == MlpKind::gelu) {
-    gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = projected_});
+  if (!is_gated(kind_)) {
+    gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = projected_, .kind = gelu_of(kind_)});
     return in_.backward(c, p, g, dx, d_hidden, x, accumulate);
   }
   const Tensor d = c.scratch.alloc(c.dtype, projected_.shape);

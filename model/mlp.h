@@ -1,5 +1,5 @@
 #pragma once
-// The MLP of a block: down(f(gate(x)) up(x)) with f = silu or gelu, or down(gelu(up(x))).
+// The MLP of a block: down(f(gate(x)) up(x)) with f = silu or gelu, or down(gelu(up(x))), by a kind of GELU.
 
 #include "kernels/swiglu.h"
 #include "model/config.h"

@@ -7,6 +7,10 @@
 namespace flatshard {
 namespace {
 
+// The rows, or columns, of patches that an image can have.
+constexpr int64_t kMostPatchesAlong = 4096;
+constexpr double kTowerRopeTheta = 10000;
+
 int count_vision_layers(const ModelConfig& config) {
   if (!config.vision) return 0;
   const bool perceiver = config.vision->connector == ConnectorKind::perceiver;
@@ -25,6 +29,9 @@ Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut)
   const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.rotated_width()}); };
   if (any_block([&](int64_t i) { return !config.has_window_rope(i); })) rope_table_ = table();
   if (any_block([&](int64_t i) { return config.has_window_rope(i); })) window_rope_table_ = table();
+  if (config.vision && config.vision->tower.rotary)
+    tower_rope_table_ =
+        tables.alloc(DType::f32, {kMostPatchesAlong, config.vision->hidden / config.vision->heads});
   const int blocks = static_cast<int>(config.layers) * layers_of_block();
   const bool tied = *config.tied;
   const int head = embedding_layer_ + blocks + 1;
@@ -76,8 +83,9 @@ void Model::add_vision_layers(Layers& layers) {
     layers.push_back(std::make_unique<L>(param_lists_[layers.size()], config_, args...));
   };
   add.operator()<PatchEmbedding>();
-  for (int64_t i = 0; i < vision.layers; ++i) add.operator()<TowerBlock>(i);
+  for (int64_t i = 0; i < vision.layers; ++i) add.operator()<TowerBlock>(i, tower_rope_table_);
   if (vision.connector == ConnectorKind::pixel_shuffle) return add.operator()<PixelShuffle>();
+  if (vision.connector == ConnectorKind::merger) return add.operator()<PatchMerger>();
   add.operator()<ModalityProjection>();
   for (int64_t i = 0; i < vision.perceiver.layers; ++i) add.operator()<PerceiverLayer>(i);
 }
@@ -99,18 +107,27 @@ int64_t Model::parameter_count() const {
 
 void Model::fill_tables(Stream& stream) {
   if (stream.planning()) return;
-  const auto fill = [&](const Tensor& table, double theta, const RopeScaling& scaling) {
+  const auto fill = [&](const Tensor& table, const std::vector<double>& frequencies, double factor) {
     if (table.empty()) return;
     Memory host(Device::cpu(), table.bytes());
     Tensor values = table;
     values.data = host.data();
     values.device = Device::cpu();
-    rope_table(values, theta, scaling);
+    rope_table(values, frequencies, factor);
     copy(stream, table, values);
     stream.sync();
   };
-  fill(rope_table_, *config_.rope_theta, config_.scaling());
-  fill(window_rope_table_, *config_.window_rope_theta, {});
+  const auto fill_text = [&](const Tensor& table, double theta, const RopeScaling& scaling) {
+    if (!table.empty())
+      fill(table, rope_frequencies(table.shape[1], theta, scaling), scaling.attention_factor);
+  };
+  fill_text(rope_table_, *config_.rope_theta, config_.scaling());
+  fill_text(window_rope_table_, *config_.window_rope_theta, {});
+  if (tower_rope_table_.empty()) return;
+  // Rows and columns have the same frequencies.
+  std::vector<double> of_tower = rope_frequencies(tower_rope_table_.shape[1] / 2, kTowerRopeTheta);
+  of_tower.insert(of_tower.end(), of_tower.begin(), of_tower.end());
+  fill(tower_rope_table_, of_tower, 1);
 }
 
 }  // namespace flatshard

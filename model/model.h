@@ -80,7 +80,8 @@ class Model {
 
   ModelConfig config_;
   LayerCut cut_;
-  Tensor rope_table_, window_rope_table_;  // window_rope_table_: of blocks with a base of their own
+  // window_rope_table_: of blocks with a base of their own; tower_rope_table_: of patches.
+  Tensor rope_table_, window_rope_table_, tower_rope_table_;
   int embedding_layer_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;

@@ -106,6 +106,30 @@ ParamNames siglip() {
   return n;
 }
 
+ParamNames qwen2_vision() {
+  ParamNames n = kLlama;
+  n.embedding = "visual.patch_embed.proj";
+  n.block = "visual.blocks.{i}.";
+  n.attention_norm = "norm1";
+  n.mlp_norm = "norm2";
+  n.qkv = "attn.qkv";
+  n.q = n.k = n.v = n.q_norm = n.k_norm = n.gate = n.head = "";
+  n.attention_out = "attn.proj";
+  n.up = "mlp.fc1";
+  n.down = "mlp.fc2";
+  n.final_norm = "visual.merger.ln_q";
+  return n;
+}
+
+// With gates.
+ParamNames qwen2_5_vision() {
+  ParamNames n = qwen2_vision();
+  n.gate = kLlama.gate;
+  n.up = kLlama.up;
+  n.down = kLlama.down;
+  return n;
+}
+
 // Its layers normalize their latents and their context apart.
 ParamNames perceiver() {
   ParamNames n = kLlama;
@@ -120,10 +144,19 @@ ParamNames perceiver() {
 }  // namespace
 
 const ParamNames& param_names(const std::string& family) {
-  static const std::map<std::string, ParamNames> others{
-      {"gpt2", kGpt2},        {"gemma2", gemma()},  {"gemma3", gemma()},       {"phi3", phi3()},
-      {"glm4", glm4()},       {"olmo2", olmo2()},   {"idefics2", idefics()},   {"idefics3", idefics()},
-      {"smolvlm", idefics()}, {"siglip", siglip()}, {"perceiver", perceiver()}};
+  static const std::map<std::string, ParamNames> others{{"gpt2", kGpt2},
+                                                        {"gemma2", gemma()},
+                                                        {"gemma3", gemma()},
+                                                        {"phi3", phi3()},
+                                                        {"glm4", glm4()},
+                                                        {"olmo2", olmo2()},
+                                                        {"idefics2", idefics()},
+                                                        {"idefics3", idefics()},
+                                                        {"smolvlm", idefics()},
+                                                        {"siglip", siglip()},
+                                                        {"perceiver", perceiver()},
+                                                        {"qwen2_vision", qwen2_vision()},
+                                                        {"qwen2_5_vision", qwen2_5_vision()}};
   const auto found = others.find(family);
   return found == others.end() ? kLlama : found->second;
 }

@@ -21,10 +21,11 @@ struct ParamNames {
   bool fused_gate_up() const { return !gate_up.empty(); }
 };
 
-// The module of the connector that changes the width, in a model that reads images.
+// The modules of a connector that change the width.
 inline constexpr char kModalityProjection[] = "model.connector.modality_projection";
+inline constexpr char kMerger[] = "visual.merger.mlp";
 
-// The table of a family, or of a part of a model that reads images: "siglip", the tower, or "perceiver".
+// The table of a family, or of a part of a model that reads images: its tower (config.h), or "perceiver".
 // Layer names lack the suffix ".weight" or ".bias".
 const ParamNames& param_names(const std::string& family);
 

@@ -6,6 +6,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gather_rows.h"
+#include "kernels/gelu.h"
 #include "kernels/gemm.h"
 #include "model/names.h"
 #include "runtime/memory.h"
@@ -40,15 +41,16 @@ Tensor gathered(Context& c, Arena& arena, const Tensor& x, const Tensor& index) 
 
 ModelConfig tower_config(const ModelConfig& config) {
   const VisionConfig& v = *config.vision;
-  ModelConfig c = plain_config(config, "siglip");
+  ModelConfig c = plain_config(config, v.tower.names);
   c.layers = v.layers;
   c.hidden = v.hidden;
   c.heads = c.kv_heads = v.heads;
   c.head_dim = c.query_scalar = v.hidden / v.heads;
   c.ffn = v.ffn;
-  c.norm = NormKind::layer;
+  c.norm = v.tower.norm;
   c.norm_eps = v.norm_eps;
-  c.mlp = MlpKind::gelu;
+  c.mlp = v.tower.mlp;
+  if (v.tower.rotary) c.rope_sections = {c.head_dim / 4, c.head_dim / 4};
   c.qkv_bias = c.linear_bias = true;
   return c;
 }
@@ -63,13 +65,17 @@ ModelConfig perceiver_config(const ModelConfig& config) {
 }
 
 PatchEmbedding::PatchEmbedding(ParamList& params, const ModelConfig& config)
-    : hidden_(config.vision->hidden), width_(config.vision->patch_width()) {
-  const ParamNames& names = param_names("siglip");
+    : hidden_(config.vision->hidden),
+      width_(config.vision->patch_width()),
+      rotary_(config.vision->tower.rotary) {
+  const ParamNames& names = param_names(config.vision->tower.names);
   const int64_t size = config.vision->patch_size;
   w_ = params.add({.name = names.embedding + ".weight",
-                   .shape = {hidden_, 3, size, size},
+                   .shape = rotary_ ? Shape{hidden_, 3, config.vision->repeats, size, size}
+                                    : Shape{hidden_, 3, size, size},
                    .init = Init::normal(0.02f),
                    .role = ParamRole::embedding});
+  if (rotary_) return;
   b_ = params.add({.name = names.embedding + ".bias",
                    .shape = {hidden_},
                    .init = Init::constant(0),
@@ -81,10 +87,13 @@ PatchEmbedding::PatchEmbedding(ParamList& params, const ModelConfig& config)
 }
 
 Tensor PatchEmbedding::patches_of(Context& c) const {
-  if (c.images.patches.dtype == c.dtype) return c.images.patches;
-  const Tensor patches = c.scratch.alloc(c.dtype, c.images.patches.shape);
-  cast(c.stream, {.y = patches, .x = c.images.patches});
-  return patches;
+  Tensor patches = c.images.patches;
+  if (patches.dtype != c.dtype) {
+    patches = c.scratch.alloc(c.dtype, c.images.patches.shape);
+    cast(c.stream, {.y = patches, .x = c.images.patches});
+  }
+  const Tensor& order = c.images.moves.windowed_patches;
+  return order.empty() ? patches : gathered(c, c.scratch, patches, order);
 }
 
 void PatchEmbedding::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
@@ -93,8 +102,8 @@ void PatchEmbedding::forward(Context& c, const ParamView& p, const Tensor& y, co
        {.c = y,
         .a = patches_of(c),
         .b = as_matrix(p[w_]),
-        .bias = p[b_],
-        .addend = gathered(c, c.scratch, p[positions_], c.images.positions),
+        .bias = rotary_ ? Tensor{} : p[b_],
+        .addend = rotary_ ? Tensor{} : gathered(c, c.scratch, p[positions_], c.images.positions),
         .transpose_b = true,
         .tf32 = c.tf32});
 }
@@ -110,6 +119,7 @@ void PatchEmbedding::backward(Context& c, const ParamView&, const GradView& g, c
           .transpose_a = true,
           .accumulate = g.accumulates(w_),
           .tf32 = c.tf32});
+  if (rotary_) return;
   if (!g[b_].empty())
     bias_backward(c.stream, c.scratch, {.db = g[b_], .dy = dx, .accumulate = g.accumulates(b_)});
   if (g[positions_].empty()) return;
@@ -117,18 +127,20 @@ void PatchEmbedding::backward(Context& c, const ParamView&, const GradView& g, c
   embedding_backward(c.stream, c.scratch, {.dw = g[positions_], .dy = dx, .tokens = c.images.positions});
 }
 
-namespace {
+TowerBlock::TowerBlock(ParamList& params, const ModelConfig& config, int64_t block, const Tensor& rope_table)
+    : block_(params, tower_config(config), block, rope_table),
+      hidden_(config.vision->hidden),
+      windowed_(config.vision->has_windows(block)) {}
 
-// The tower reads no cache: it sees all patches of a frame at once.
-Context of_tower(const Context& c) {
+Context TowerBlock::of_tower(const Context& c) const {
+  const ConnectorMoves& moves = c.images.moves;
   Context tower = c;
-  tower.boundaries = c.images.frames;
+  tower.positions = moves.windowed_positions.empty() ? c.images.positions : moves.windowed_positions;
+  tower.boundaries = windowed_ ? moves.windows : c.images.frames;
   tower.cache = nullptr;
   tower.texts = {};
   return tower;
 }
-
-}  // namespace
 
 void TowerBlock::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   Context tower = of_tower(c);
@@ -166,6 +178,45 @@ void PixelShuffle::backward(Context& c, const ParamView& p, const GradView& g, c
   projection_.backward(c, p, g, d_squares, dx, squares_);
   scatter_rows(c.stream, {.y = dh, .x = d_squares.view(x.shape), .index = c.images.moves.squares});
   norm_.backward(c, p, g, gradient_of_input(dx, x), dh, x, false);
+}
+
+PatchMerger::PatchMerger(ParamList& params, const ModelConfig& config)
+    : square_(config.vision->square()),
+      hidden_(config.hidden),
+      norm_(params, tower_config(config), param_names(config.vision->tower.names).final_norm,
+            config.vision->tower.norm, config.vision->hidden) {
+  const std::string path = str(kMerger, '.');
+  const int64_t width = config.vision->hidden * square_;
+  in_ = Linear(params, config, {{path + "0", width, width, true}});
+  out_ = Linear(params, config, {{path + "2", width, hidden_, true}});
+}
+
+void PatchMerger::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  const Tensor& order = c.images.moves.windowed_rows;
+  squares_ = c.saved.alloc(c.dtype, {y.shape[0], square_ * x.shape[1]});
+  projected_ = c.saved.alloc(c.dtype, squares_.shape);
+  activated_ = c.saved.alloc(c.dtype, squares_.shape);
+  norm_.forward(c, p, squares_.view(x.shape), x);
+  in_.forward(c, p, projected_, squares_);
+  gelu_forward(c.stream, {.y = activated_, .x = projected_, .kind = GeluKind::erf});
+  if (order.empty()) return out_.forward(c, p, y, activated_);
+  const ArenaScope scope(c.scratch);
+  const Tensor moved = c.scratch.alloc(c.dtype, y.shape);
+  out_.forward(c, p, moved, activated_);
+  scatter_rows(c.stream, {.y = y, .x = moved, .index = order});
+}
+
+void PatchMerger::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                           const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const Tensor& order = c.images.moves.windowed_rows;
+  const Tensor dy = order.empty() ? dx : gathered(c, c.scratch, dx, order);
+  const Tensor d_activated = c.scratch.alloc(c.dtype, activated_.shape),
+               d_squares = c.scratch.alloc(c.dtype, squares_.shape);
+  out_.backward(c, p, g, d_activated, dy, activated_);
+  gelu_backward(c.stream, {.dx = d_activated, .dy = d_activated, .x = projected_, .kind = GeluKind::erf});
+  in_.backward(c, p, g, d_squares, d_activated, squares_);
+  norm_.backward(c, p, g, gradient_of_input(dx, x), d_squares.view(x.shape), x, false);
 }
 
 ModalityProjection::ModalityProjection(ParamList& params, const ModelConfig& config)

@@ -6,7 +6,8 @@
 //   PatchEmbedding  y = w patches + b + the learned positions of patches
 //   TowerBlock      a block of another width, in which the patches of a frame attend to each other
 // and then, as the connector,
-//   PixelShuffle        y = w [squares of patches of norm(x)], or
+//   PixelShuffle        y = w [squares of patches of norm(x)],
+//   PatchMerger         y = w2 gelu(w1 [squares of patches of norm(x)] + b1) + b2, with erf, or
 //   ModalityProjection  y = [down(silu(gate(h)) up(h)); latents] of each frame, with h = norm(x),
 //   PerceiverLayer      y = [context; latents'] from x = [context; latents]; the last one: y = norm(latents')
 // In a perceiver layer the latents of a frame attend to its context and to themselves, l = latents:
@@ -39,13 +40,13 @@ class PatchEmbedding : public Layer {
   Tensor as_matrix(const Tensor& w) const { return w.empty() ? w : w.view({hidden_, width_}); }
 
   int64_t hidden_, width_;
-  ParamId w_, b_, positions_;  // w (hidden, 3, size, size)
+  bool rotary_;                // there are no learned positions, and no bias
+  ParamId w_, b_, positions_;  // w (hidden, 3, size, size), or (hidden, 3, repeats, size, size)
 };
 
 class TowerBlock : public Layer {
  public:
-  TowerBlock(ParamList& params, const ModelConfig& config, int64_t block)
-      : block_(params, tower_config(config), block, {}), hidden_(config.vision->hidden) {}
+  TowerBlock(ParamList& params, const ModelConfig& config, int64_t block, const Tensor& rope_table);
   Shape output(const RowCounts& rows) const override { return {rows.patches, hidden_}; }
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -53,8 +54,12 @@ class TowerBlock : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<TowerBlock>(*this); }
 
  private:
+  // The tower reads no cache: it sees all patches of a frame, or of a window, at once.
+  Context of_tower(const Context& c) const;
+
   Block block_;
   int64_t hidden_;
+  bool windowed_;
 };
 
 class PixelShuffle : public Layer {
@@ -71,6 +76,22 @@ class PixelShuffle : public Layer {
   Norm norm_;
   Linear projection_;
   Tensor squares_;  // the input of the projection
+};
+
+class PatchMerger : public Layer {
+ public:
+  PatchMerger(ParamList& params, const ModelConfig& config);
+  Shape output(const RowCounts& rows) const override { return {rows.patches / square_, hidden_}; }
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                const Tensor& x) override;
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<PatchMerger>(*this); }
+
+ private:
+  int64_t square_, hidden_;
+  Norm norm_;
+  Linear in_, out_;
+  Tensor squares_, projected_, activated_;
 };
 
 class ModalityProjection : public Layer {

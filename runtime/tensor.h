@@ -1,5 +1,5 @@
 #pragma once
-// A tensor is a typed, shaped, non-owning pointer: contiguous, row-major, at most four dimensions, no
+// A tensor is a typed, shaped, non-owning pointer: contiguous, row-major, at most five dimensions, no
 // strides. An Arena or a Memory owns the memory; tensors are passed by value. In plan mode `data` is null.
 
 #include <array>
@@ -15,7 +15,7 @@ namespace flatshard {
 
 class Shape {
  public:
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxRank = 5;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims);

@@ -46,6 +46,18 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
                      .image_size = 12,
                      .image_token = 3,
                      .perceiver = {.latents = 3, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6}};
+  if (flatshard::family(family).rope_axes) {
+    c.heads = 2;
+    c.kv_heads = 1;
+    c.rope_sections = {1, 1, 2};
+    c.vision->ffn = 48;
+    c.vision->image_size = 0;
+    c.vision->repeats = 2;
+    if (family == "qwen2_5_vl") {
+      c.vision->window = 2;
+      c.vision->full_attention_blocks = {1};
+    }
+  }
   return resolved(c);
 }
 

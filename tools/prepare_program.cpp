@@ -116,7 +116,8 @@ std::vector<Option> options_of(Options& o) {
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
       {"--image-longest-edge",
        &o.encoder.image_longest_edge,
-       "longest side of images in pixels; 0 = that of the model whose folder --tokenizer names",
+       "longest side of images in pixels, or side of the square whose area bounds those of Qwen's models; "
+       "0 = that of the model whose folder --tokenizer names",
        {.type = "N", .range = NumberRange{0, kMaxImageSide}, .needs = {"--tokenizer"}}},
       {"--text-field",
        &o.encoder.text_field,

@@ -10,6 +10,7 @@ import os
 import shutil
 
 import numpy as np
+import transformers
 
 from image_rules import patches_of
 from pixels import hash_of
@@ -21,10 +22,15 @@ TEMPLATE = ("{% for message in messages %}{{message['role'].capitalize()}}{% if 
             "{{': '}}{% endif %}{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}{% elif line['type'] == "
             "'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}"
             "{% endif %}")
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}{% for part in message['content'] %}{% if part['type'] == "
+          "'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}{% else %}{{ part['text'] }}{% endif %}{% endfor %}{{ '<|im_end|>\\n' }}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 TILES = [f"<row_{i + 1}_col_{j + 1}>" for i in range(6) for j in range(6)]
 VISION = {"image_size": 64, "patch_size": 8}
 IDEFICS2 = {"size": {"longest_edge": 64, "shortest_edge": 16}, "resample": 2}
 IDEFICS3 = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}, "resample": 1}
+QWEN = {"patch_size": 8, "merge_size": 2, "temporal_patch_size": 2}
+PIXELS = (600, 3000)
 
 # name: family, tokenizer, with splits, in the form of transformers 5
 FOLDERS = {
@@ -33,7 +39,13 @@ FOLDERS = {
     "idefics3": ("idefics3", "gpt2", True, False),
     "idefics3_whole": ("idefics3", "gpt2", False, True),
     "smolvlm": ("smolvlm", "gpt2", True, True),
+    "qwen2_vl": ("qwen2_vl", "gpt2", False, False),
+    "qwen2_5_vl": ("qwen2_5_vl", "gpt2", False, True),
 }
+
+
+def is_qwen(family):
+    return family.startswith("qwen")
 
 
 def chats():
@@ -55,16 +67,27 @@ def tokenizer_of(name, family):
 
     inner = Tokenizer.from_file(os.path.join(HERE, "tokenizers", name, "tokenizer.json"))
     special = ["<fake_token_around_image>", "<image>", "<end_of_utterance>"]
-    if family != "idefics2":
+    if is_qwen(family):
+        special = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
+    elif family != "idefics2":
         special += ["<global-img>", *TILES]
     inner.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in special])
     return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
 
 
-def processor_of(name):
-    import transformers
+class QwenProcessor(transformers.Qwen2VLProcessor):
+    """Without a video processor, which needs torchvision."""
 
+    @classmethod
+    def get_attributes(cls):
+        return ["image_processor", "tokenizer"]
+
+
+def processor_of(name):
     family, tokenizer, splits, _ = FOLDERS[name]
+    if is_qwen(family):
+        images = transformers.Qwen2VLImageProcessorPil(**QWEN, size=dict(zip(("shortest_edge", "longest_edge"), PIXELS)))
+        return QwenProcessor(images, tokenizer_of(tokenizer, family), chat_template=CHATML)
     kind = {"idefics2": "Idefics2", "idefics3": "Idefics3", "smolvlm": "SmolVLM"}[family]
     images = getattr(transformers, kind + "ImageProcessorPil")(**(IDEFICS2 if family == "idefics2" else IDEFICS3), do_image_splitting=splits)
     text = "Idefics2" if family == "idefics2" else "Idefics3"  # SmolVLM's writes images the same way, and needs video libraries
@@ -85,12 +108,19 @@ def write_folder(name, processor):
     processor.tokenizer.backend_tokenizer.save(os.path.join(folder, "tokenizer.json"))
     write_json(os.path.join(folder, "tokenizer_config.json"),
                {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"})
-    config = {"model_type": family, "image_token_id": processor.image_token_id, "vision_config": VISION}
+    config = {"model_type": family, "image_token_id": processor.image_token_id,
+              "vision_config": {"patch_size": QWEN["patch_size"]} if is_qwen(family) else VISION}
     if family == "idefics2":
         config["perceiver_config"] = {"resampler_n_latents": 3}
     write_json(os.path.join(folder, "config.json"), config)
     with open(os.path.join(folder, "chat_template.jinja"), "w") as file:
-        file.write(TEMPLATE)
+        file.write(processor.chat_template)
+    if is_qwen(family):
+        fewest, most = PIXELS
+        if new_form:
+            images = {**QWEN, "size": {"shortest_edge": fewest, "longest_edge": most}}
+            return write_json(os.path.join(folder, "processor_config.json"), {"image_processor": images})
+        return write_json(os.path.join(folder, "preprocessor_config.json"), {**QWEN, "min_pixels": fewest, "max_pixels": most})
     images = {**(IDEFICS2 if family == "idefics2" else IDEFICS3), "do_image_splitting": splits}
     both = {"image_seq_len": processor.image_seq_len}
     if new_form:
@@ -111,7 +141,9 @@ def seen(processor, messages):
     text, images = processor.apply_chat_template(messages), images_of(messages)
     inputs = processor(text=[text], images=[images]) if images else processor(text=[text])
     rows = [np.zeros((0, 3 * 8 * 8), np.float32)]
-    if images:
+    if images and "image_grid_thw" in inputs:
+        rows = [np.asarray(inputs["pixel_values"])]
+    elif images:
         for values, mask in zip(inputs["pixel_values"][0], inputs["pixel_attention_mask"][0]):
             frame = np.asarray(values)[:, :int(mask[:, 0].sum()), :int(mask[0].sum())]
             rows.append(patches_of(frame, 8)[0])

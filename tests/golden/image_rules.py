@@ -1,7 +1,7 @@
 """Golden images as models see them: what the image processors of transformers that work with Pillow make of noise.
 
 image_rules.txt has a line for each: the rules (family, splits, patch size, image size, longest, shortest and tile edge, latents or
-scale, filter), the size of the image and the seed of its noise; then tile rows and columns, frames, patches, tokens, and the hashes
+scale, filter; of qwen2_vl the most and fewest pixels in place of the longest and shortest edge), the size of the image and the seed of its noise; then tile rows and columns, frames, patches, tokens, and the hashes
 of the patches, of their positions and of the text that stands for the image.
 image_positions.txt has the buckets of n patches along a side: image size / patch size, n, buckets.
 
@@ -77,10 +77,26 @@ def patches_of(frame, patch):
     return frame.transpose(1, 3, 0, 2, 4).reshape(rows * columns, -1), (rows, columns)
 
 
+def qwen_line(case, image):
+    import torch
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    from transformers.vision_utils import get_vision_position_ids
+
+    processor = Qwen2VLImageProcessorPil(size={"shortest_edge": case["shortest"], "longest_edge": case["longest"]}, patch_size=case["patch"],
+                                         merge_size=case["units"], temporal_patch_size=2, resample={"lanczos": 1, "bilinear": 2, "bicubic": 3}[case["filter"]])
+    outputs = processor([image])
+    rows, grid = np.asarray(outputs["pixel_values"]), np.asarray(outputs["image_grid_thw"])
+    assert rows.dtype == np.float32
+    positions = get_vision_position_ids(torch.tensor(grid), case["units"]).T.int().numpy()
+    return 0, 0, 1, [rows], [np.ascontiguousarray(positions)], "<|image_pad|>" * (len(rows) // case["units"] ** 2), "<|image_pad|>"
+
+
 def line_of(case):
     from PIL import Image
 
     image = Image.fromarray(noise(case["width"], case["height"], case["seed"]))
+    if case["family"] == "qwen2_vl":
+        return joined(case, *qwen_line(case, image))
     processor = processor_of(case)
     outputs = processor.image_processor([[image]])
     rows, positions, side = [], [], case["image_size"] // case["patch"]
@@ -92,8 +108,12 @@ def line_of(case):
         positions.append(buckets_of(grid, side))
     text = text_of(case["family"], processor, image)
     tiles = (outputs["rows"][0][0], outputs["cols"][0][0]) if case["family"] == "idefics3" else (0, 0)
+    return joined(case, *tiles, len(rows), rows, positions, text, "<image>")
+
+
+def joined(case, tile_rows, tile_columns, frames, rows, positions, text, marker):
     rules = [case[key] for key in ("family", "splits", "patch", "image_size", "longest", "shortest", "tile", "units", "filter", "width", "height", "seed")]
-    found = [*tiles, len(rows), sum(map(len, rows)), text.count("<image>"), hash_of(np.concatenate(rows)), hash_of(np.concatenate(positions)),
+    found = [tile_rows, tile_columns, frames, sum(map(len, rows)), text.count(marker), hash_of(np.concatenate(rows)), hash_of(np.concatenate(positions)),
              hash_of(np.frombuffer(text.encode(), np.uint8))]
     return " ".join(str(int(x) if isinstance(x, bool) else x) for x in rules + found)
 
@@ -101,13 +121,15 @@ def line_of(case):
 PUBLISHED = {
     "Idefics2": {"family": "idefics2", "patch": 14, "image_size": 980, "longest": 980, "shortest": 378, "tile": 0, "units": 64, "filter": "bilinear"},
     "Idefics3-8B": {"family": "idefics3", "patch": 14, "image_size": 364, "longest": 1456, "shortest": 0, "tile": 364, "units": 2, "filter": "lanczos"},
+    "Qwen2.5-VL": {"family": "qwen2_vl", "patch": 14, "image_size": 14, "longest": 12845056, "shortest": 3136, "tile": 0, "units": 2, "filter": "bicubic"},
     "SmolVLM-256M": {"family": "idefics3", "patch": 16, "image_size": 512, "longest": 2048, "shortest": 0, "tile": 512, "units": 4, "filter": "lanczos"},
 }
 
 
 def published_cases():
     for name, splits, width, height in [("Idefics2", True, 600, 420), ("Idefics2", False, 1300, 700), ("Idefics3-8B", True, 640, 480),
-                                        ("SmolVLM-256M", True, 300, 200), ("SmolVLM-256M", False, 300, 500)]:
+                                        ("SmolVLM-256M", True, 300, 200), ("SmolVLM-256M", False, 300, 500),
+                                        ("Qwen2.5-VL", False, 640, 427), ("Qwen2.5-VL", False, 20, 31), ("Qwen2.5-VL", False, 7, 900)]:
         yield {**PUBLISHED[name], "splits": splits, "width": width, "height": height, "seed": 1, "scale_of_smolvlm": name[0] == "S"}
 
 
@@ -127,6 +149,20 @@ def random_cases(count, seed, largest):
         yield case
 
 
+def random_qwen_cases(count, seed, largest):
+    dice = random.Random(seed)
+    for i in range(count):
+        patch, units = dice.randint(2, 8), dice.randint(1, 3)
+        square = (patch * units) ** 2
+        fewest = dice.randint(1, 30 * square)
+        width, height = (max(2, round(largest ** dice.uniform(0.2, 1))) for _ in range(2))
+        if max(width, height) > 200 * min(width, height):
+            continue
+        yield {"family": "qwen2_vl", "patch": patch, "image_size": patch, "splits": False, "seed": i, "scale_of_smolvlm": False, "units": units,
+               "filter": dice.choice(["bilinear", "bicubic", "lanczos"]), "shortest": fewest, "longest": fewest + dice.randint(0, 100 * square),
+               "tile": 0, "width": width, "height": height}
+
+
 def write(path, cases):
     with open(path, "w") as out:
         for case in cases:
@@ -134,7 +170,7 @@ def write(path, cases):
 
 
 def main():
-    write(os.path.join(FOLDER, "image_rules.txt"), [*published_cases(), *random_cases(40, 1, 300)])
+    write(os.path.join(FOLDER, "image_rules.txt"), [*published_cases(), *random_cases(40, 1, 300), *random_qwen_cases(20, 1, 300)])
     with open(os.path.join(FOLDER, "image_positions.txt"), "w") as out:
         for side in SIDES:
             for n in range(1, 71):
@@ -144,6 +180,6 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         count, seed = (int(sys.argv[i]) if len(sys.argv) > i else default for i, default in ((2, 100), (3, 2)))
-        write(sys.argv[1], random_cases(count, seed, 1000))
+        write(sys.argv[1], [*random_cases(count, seed, 1000), *random_qwen_cases(count, seed, 1000)])
     else:
         main()

@@ -4,7 +4,8 @@
 Each file holds the parameters, their gradients under "grad." + name, the tokens of two sequences, targets, the summed
 loss, and the images as models see them here: patches, their positions, where frames begin and the rows of the text that
 they replace. Frames of idefics2 have several sizes, so transformers pads them; those of idefics3 are square. SmolVLM is
-idefics3 under another name."""
+idefics3 under another name. Parameters of qwen2_vl and qwen2_5_vl have the names of published files, and windows at the
+edges of images are smaller than others."""
 import sys
 
 import torch
@@ -36,6 +37,29 @@ def idefics3():
         attn_implementation="eager")
     made = hf.Idefics3ForConditionalGeneration(config)
     return made, 6, [[(6, 6), (6, 6)], [(6, 6)]], lambda n_h, n_w: n_h * n_w // 4
+
+
+QWEN_IMAGES = [[(4, 6), (2, 2)], [(10, 6)]]
+
+
+def qwen(kind, **vision):
+    name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}[kind]
+    text = {**TEXT, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = getattr(hf, name + "Config")(
+        text_config=dict(**text, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]}),
+        vision_config=dict(num_heads=2, patch_size=PATCH, depth=2, **vision), image_token_id=IMAGE_TOKEN,
+        tie_word_embeddings=False)
+    config._attn_implementation = "eager"
+    return getattr(hf, name + "ForConditionalGeneration")(config)
+
+
+def qwen2_vl():
+    return qwen("qwen2_vl", embed_dim=24, hidden_size=16, mlp_ratio=2)
+
+
+def qwen2_5_vl():
+    return qwen("qwen2_5_vl", hidden_size=24, out_hidden_size=16, intermediate_size=40, window_size=4 * PATCH,
+                fullatt_block_indexes=[1])
 
 
 def bucket(n, side):
@@ -70,17 +94,43 @@ def inputs_of(side, images, rows_of):
     return own, dict(input_ids=tokens, pixel_values=pixels, pixel_attention_mask=mask)
 
 
+def qwen_inputs():
+    tokens = torch.randint(0, VOCAB - 1, (len(QWEN_IMAGES), LENGTH))
+    grids, positions, frames, rows = [], [], [0], []
+    for i, sample in enumerate(QWEN_IMAGES):
+        at = 2
+        for h, w in sample:
+            grids.append((1, h, w))
+            y, x = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+            positions.append(torch.stack([t.view(h // 2, 2, w // 2, 2).transpose(1, 2).flatten() for t in (y, x)]))
+            frames.append(frames[-1] + h * w)
+            n = h * w // 4
+            tokens[i, at:at + n] = IMAGE_TOKEN
+            rows += range(i * LENGTH + at, i * LENGTH + at + n)
+            at += n + 2
+    patches = torch.randn(frames[-1], 3 * 2 * PATCH * PATCH)
+    own = {"tokens": tokens.int(), "patches": patches, "patch_positions": torch.cat(positions, 1).int(),
+           "frames": torch.tensor(frames).int(), "rows": torch.tensor(rows).int()}
+    return own, dict(input_ids=tokens, pixel_values=patches, image_grid_thw=torch.tensor(grids),
+                     mm_token_type_ids=(tokens == IMAGE_TOKEN).int())
+
+
+def published(name):
+    """The name of a parameter in files, which is another than in memory for Qwen."""
+    return name.replace("model.visual.", "visual.").replace("model.language_model.", "model.")
+
+
 def main(names=()):
-    for family, make in {"idefics2": idefics2, "idefics3": idefics3}.items():
+    for family, make in {"idefics2": idefics2, "idefics3": idefics3, "qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl}.items():
         if names and family not in names:
             continue
         torch.manual_seed(7)
-        model, side, images, rows_of = make()
+        model, *shape = make() if family.startswith("idefics") else [make()]
         model = model.float()
         for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * 0.1)
-        own, theirs = inputs_of(side, images, rows_of)
+        own, theirs = inputs_of(*shape) if shape else qwen_inputs()
         targets = torch.randint(0, VOCAB - 1, (2, LENGTH))
         targets[0, 3] = -100
         logits = model(**theirs).logits.float()
@@ -88,8 +138,8 @@ def main(names=()):
         loss.backward()
         out = {**own, "targets": targets.int(), "loss": loss.view(1)}
         for name, p in model.named_parameters():
-            out[name] = p
-            out["grad." + name] = p.grad
+            out[published(name)] = p
+            out["grad." + published(name)] = p.grad
         save(f"model_{family}", out)
 
 

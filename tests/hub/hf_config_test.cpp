@@ -81,6 +81,34 @@ TEST_CASE("a config of each family is read back as it was written") {
       }
 }
 
+TEST_CASE("configs of Qwen's models that read images are read in both forms") {
+  const std::string tower =
+      R"("vision_config":{"depth":2,"embed_dim":24,"mlp_ratio":2,"num_heads":2,"hidden_size":16,)"
+      R"("patch_size":4,"in_chans":3}})";
+  const std::string text = R"("vocab_size":40,"hidden_size":16,"intermediate_size":24,"num_hidden_layers":2,)"
+                           R"("num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,)";
+  const ModelConfig published =
+      read_text(R"({"model_type":"qwen2_vl","image_token_id":39,)" + text +
+                R"("rope_scaling":{"type":"mrope","mrope_section":[1,1,2]},)" + tower);
+  const ModelConfig nested = read_text(
+      R"({"model_type":"qwen2_vl","image_token_id":39,"text_config":{"model_type":"qwen2_vl_text",)" + text +
+      R"("rope_parameters":{"rope_type":"default","rope_theta":1e6,"mrope_section":[1,1,2]}},)" + tower);
+  CHECK(hf_config_json(published, DType::f32) == hf_config_json(nested, DType::f32));
+  CHECK(published.rope_sections == RopeSections{1, 1, 2});
+  CHECK(published.vision->ffn == 48);
+  CHECK(published.vision->repeats == 2);
+  CHECK(published.rope_theta == 1e6);
+  const std::string other = R"({"model_type":"qwen2_vl","image_token_id":39,)" + text;
+  CHECK(test::missing_from(
+            error_of_text(other + R"("rope_scaling":{"type":"mrope","mrope_section":[1,1,1]},)" + tower),
+            {"1, 1, 1", "add up to 4"}) == "");
+  CHECK(test::missing_from(
+            error_of_text(other + R"("rope_scaling":{"type":"mrope","mrope_section":[1,1.5,1.5]},)" + tower),
+            {"mrope_section", "whole numbers"}) == "");
+  CHECK(test::missing_from(error_of_text(other + R"("rope_scaling":{"type":"yarn","factor":2},)" + tower),
+                           {"type", "default or mrope"}) == "");
+}
+
 TEST_CASE("config.json is written in the format of transformers") {
   ModelConfig c = test::small_model("llama");
   c.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = 8, .original_max_positions = 32};
@@ -443,10 +471,10 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") ==
         "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm");
+        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text(with_keys("", "bert")) ==
         "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm");
+        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
         "hidden_size is 0, must be a whole number from 1 to 2147483647");

@@ -47,7 +47,22 @@ ModelConfig small_model(const std::string& family) {
     c.vision->perceiver = {.latents = 3, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 6};
   }
   if (family == "idefics3" || family == "smolvlm") c.vision = VisionConfig{.layers = 2, .image_size = 24};
-  if (c.vision) {
+  if (flatshard::family(family).rope_axes) {
+    c.heads = 2;
+    c.kv_heads = 1;
+    c.rope_sections = {1, 1, 2};
+    c.vision = VisionConfig{.layers = 2,
+                            .hidden = 24,
+                            .heads = 2,
+                            .ffn = family == "qwen2_vl" ? 48 : 40,
+                            .patch_size = 4,
+                            .image_token = 39,
+                            .repeats = 2};
+    if (family == "qwen2_5_vl") {
+      c.vision->window = 2;
+      c.vision->full_attention_blocks = {1};
+    }
+  } else if (c.vision) {
     c.vision->hidden = 144;
     c.vision->heads = 2;
     c.vision->ffn = 40;

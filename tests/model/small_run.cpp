@@ -10,11 +10,18 @@ namespace flatshard::test {
 
 namespace {
 
-RowCounts rows_of(const SmallRun::Golden& golden) {
+std::vector<int32_t> whole(const GoldenTensor& tensor) {
+  return {tensor.values.begin(), tensor.values.end()};
+}
+
+RowCounts rows_of(const ModelConfig& config, const SmallRun::Golden& golden) {
   RowCounts rows{.tokens = golden.at("tokens").shape[0] * golden.at("tokens").shape[1]};
   if (!golden.contains("patches")) return rows;
   rows.patches = golden.at("patches").shape[0];
   rows.frames = golden.at("frames").shape[0] - 1;
+  std::vector<int32_t> frames = whole(golden.at("frames")), positions = whole(golden.at("patch_positions"));
+  rows.windows = count_windows(
+      *config.vision, {frames, tensor_of(positions.data(), {static_cast<int64_t>(positions.size())})});
   return rows;
 }
 
@@ -32,7 +39,7 @@ SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype,
       sequences_(golden.at("tokens").shape[0]),
       length_(golden.at("tokens").shape[1]),
       model_(with_context(config, length_), memory_),
-      rows_(rows_of(golden)) {
+      rows_(rows_of(model_.config(), golden)) {
   allocate();
   StreamGroup planning(Device::cpu(), {.planning = true});
   Stream& planned = planning.add("compute");
@@ -73,7 +80,8 @@ std::pair<double, std::string> SmallRun::gradient_error(const Golden& golden) co
 void SmallRun::allocate() {
   const int64_t N = sequences_ * length_;
   tokens_ = memory_.alloc(DType::i32, {N});
-  positions_ = memory_.alloc(DType::i32, {N});
+  has_axes_ = family(model_.config().family).rope_axes;
+  positions_ = memory_.alloc(DType::i32, has_axes_ ? Shape{3, N} : Shape{N});
   targets_ = memory_.alloc(DType::i32, {N});
   boundaries_ = memory_.alloc(DType::i32, {sequences_ + 1});
   weights_ = memory_.alloc(DType::f32, {N});
@@ -91,7 +99,8 @@ void SmallRun::allocate() {
 void SmallRun::allocate_images() {
   const VisionConfig& vision = *model_.config().vision;
   images_ = {.patches = memory_.alloc(DType::f32, {rows_.patches, vision.patch_width()}),
-             .positions = memory_.alloc(DType::i32, {rows_.patches}),
+             .positions = memory_.alloc(
+                 DType::i32, vision.axes() == 1 ? Shape{rows_.patches} : Shape{vision.axes(), rows_.patches}),
              .frames = memory_.alloc(DType::i32, {rows_.frames + 1}),
              .rows = memory_.alloc(DType::i32, {image_rows(vision, rows_)}),
              .moves = moves_in(vision, memory_.alloc(DType::i32, {size_of_moves(vision, rows_)}), rows_)};
@@ -102,18 +111,27 @@ void SmallRun::fill_images(const Golden& golden) {
   bench::from_doubles(images_.positions, golden.at("patch_positions").values);
   bench::from_doubles(images_.frames, golden.at("frames").values);
   bench::from_doubles(images_.rows, golden.at("rows").values);
-  const std::span frames(images_.frames.as<int32_t>(), static_cast<size_t>(images_.frames.size()));
-  write_moves(*model_.config().vision, frames, images_.moves);
+  write_moves(*model_.config().vision, frames(), images_.moves);
+}
+
+Frames SmallRun::frames() const {
+  return {{images_.frames.as<int32_t>(), static_cast<size_t>(images_.frames.size())}, images_.positions};
 }
 
 void SmallRun::fill_inputs(const Golden& golden) {
   if (model_.config().vision) fill_images(golden);
   bench::from_doubles(tokens_, golden.at("tokens").values);
   bench::from_doubles(targets_, golden.at("targets").values);
+  std::vector<int32_t> in_sequences(static_cast<size_t>(sequences_ * length_));
   for (int64_t i = 0; i < sequences_ * length_; ++i) {
-    positions_.as<int32_t>()[i] = static_cast<int32_t>(i % length_);
+    in_sequences[static_cast<size_t>(i)] = static_cast<int32_t>(i % length_);
     weights_.as<float>()[i] = 1.0f;
   }
+  if (has_axes_)
+    write_axes(*model_.config().vision, square_grids(*model_.config().vision, frames()), tokens_,
+               tensor_of(in_sequences.data(), {sequences_ * length_}), positions_);
+  else
+    std::copy(in_sequences.begin(), in_sequences.end(), positions_.as<int32_t>());
   for (int64_t s = 0; s <= sequences_; ++s) boundaries_.as<int32_t>()[s] = static_cast<int32_t>(s * length_);
 }
 

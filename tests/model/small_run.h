@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hub/model_folder.h"
+#include "model/image_rows.h"
 #include "tests/golden.h"
 
 namespace flatshard::test {
@@ -32,6 +33,7 @@ class SmallRun {
   void allocate();
   void allocate_images();
   void fill_images(const Golden& golden);
+  Frames frames() const;
   void fill_inputs(const Golden& golden);
   Context context(Stream& stream);
   void step(Stream& stream);
@@ -49,6 +51,7 @@ class SmallRun {
   Model model_;
   ImageInputs images_;
   RowCounts rows_;
+  bool has_axes_ = false;  // of the positions of tokens
   Tensor tokens_, positions_, targets_, boundaries_, weights_, losses_, logits_, dx_;
   std::vector<Tensor> x_;
   ParamTensors parameters_, gradients_;

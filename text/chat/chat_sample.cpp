@@ -161,7 +161,7 @@ Rendering ChatEncoder::render_text(const std::string& text, const Conversation& 
   const Rendering rendering{.text = text};
   if (conversation.images.empty()) return rendering;
   check(options_.images.has_value(), "has images, which the model of this tokenizer does not read");
-  const size_t count = std::min(count_images(rendering), conversation.images.size());
+  const size_t count = std::min(count_images(rendering, options_.images->rules), conversation.images.size());
   return with_image_text(rendering, std::span(conversation.images).first(count), options_.images->rules);
 }
 
@@ -183,7 +183,7 @@ std::vector<ImageExtent> ChatEncoder::extents(const Rendering& rendering, const 
     const auto count = std::count(tokens.ids.begin() + extent.begin, tokens.ids.begin() + extent.end,
                                   options_.images->token);
     check(count == layout.tokens, "an image has ", layout.tokens,
-          " tokens <image>, of which the tokenizer makes ", count, " of the model's image_token_id, ",
+          " image tokens, of which the tokenizer makes ", count, " of the model's image_token_id, ",
           options_.images->token, ": use the tokenizer of the model");
     found.push_back(extent);
   }

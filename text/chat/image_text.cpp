@@ -11,14 +11,14 @@
 namespace flatshard {
 namespace {
 
-constexpr std::string_view kMarker = "<image>", kFake = "<fake_token_around_image>";
+constexpr std::string_view kFake = "<fake_token_around_image>";
 
-std::vector<size_t> markers_of(const Rendering& rendering) {
+std::vector<size_t> markers_of(const Rendering& rendering, std::string_view marker) {
   std::vector<size_t> markers;
   auto data = rendering.data.begin();
-  for (size_t at = 0; (at = rendering.text.find(kMarker, at)) != std::string::npos; at += kMarker.size()) {
+  for (size_t at = 0; (at = rendering.text.find(marker, at)) != std::string::npos; at += marker.size()) {
     while (data != rendering.data.end() && data->end <= at) ++data;
-    if (data == rendering.data.end() || data->begin >= at + kMarker.size()) markers.push_back(at);
+    if (data == rendering.data.end() || data->begin >= at + marker.size()) markers.push_back(at);
   }
   return markers;
 }
@@ -53,20 +53,23 @@ class Positions {
 
 }  // namespace
 
-size_t count_images(const Rendering& rendering) { return markers_of(rendering).size(); }
+size_t count_images(const Rendering& rendering, const ImageRules& rules) {
+  return markers_of(rendering, image_marker(rules)).size();
+}
 
 Rendering with_image_text(const Rendering& rendering, std::span<const ShownImage> images,
                           const ImageRules& rules) {
-  const std::vector<size_t> markers = markers_of(rendering);
+  const std::string_view marker = image_marker(rules);
+  const std::vector<size_t> markers = markers_of(rendering, marker);
   check(markers.size() == images.size(), "the chat template shows ", markers.size(), " of ",
         counted(std::ssize(images), "image"),
-        ": use the template of a model that reads images, which prints <image> for each");
+        ": use the template of a model that reads images, which prints ", marker, " for each");
   Rendering whole{.data = rendering.data, .generated = rendering.generated};
   Positions positions;
   size_t done = 0;
   for (size_t i = 0; i < markers.size(); ++i) {
     whole.text.append(rendering.text, done, markers[i] - done);
-    done = markers[i] + kMarker.size();
+    done = markers[i] + marker.size();
     const std::string text = expansion(rules, layout_of(rules, images[i].size));
     const bool follows = !whole.images.empty() && whole.images.back().end == whole.text.size();
     const bool shares_fake = rules.family == ImageFamily::idefics2 && follows;

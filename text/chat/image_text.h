@@ -1,6 +1,6 @@
 #pragma once
-// The text of images in a rendering. A template prints <image> for each; the model reads the expansion of it
-// (image_rules.h). <image> in data, such as a message of a user, is text.
+// The text of images in a rendering. A template prints a marker, such as <image>, for each; the model reads
+// the expansion of it (image_rules.h). A marker in data, such as a message of a user, is text.
 
 #include <span>
 
@@ -9,8 +9,8 @@
 
 namespace flatshard {
 
-// How many <image> the template has printed.
-size_t count_images(const Rendering& rendering);
+// How many markers the template has printed.
+size_t count_images(const Rendering& rendering, const ImageRules& rules);
 
 // With the expansions of the images, whose sizes are known, and where they are. As the processors of
 // transformers write it, a text that touches an image of idefics2 begins with a space. An Error if the

@@ -42,8 +42,8 @@ ImageSizes most_images(const ImageRules& rules, const DataOptions& options) {
   const int64_t frames =
       std::min(patches / fewest_patches_of_frame(rules), options.seq_len / tokens_of_frame(rules));
   return {.patches = options.lane_sequences * patches,
-          .width = 3 * rules.patch_size * rules.patch_size,
-          .axes = 1,
+          .width = rules.patch_width(),
+          .axes = rules.axes(),
           .frames = options.lane_sequences * frames,
           .rows = options.lane_sequences * frames * tokens_of_frame(rules)};
 }
@@ -218,7 +218,7 @@ ImageBatch Data::read_images(int64_t step, int64_t lane, const Batch& space) con
   loader_->load(lane, std::move(images), batch.patches.as<float>(), batch.patch_positions.as<int32_t>());
   if (options_.shuffle || !ends_epoch(step + 1)) loader_->expect(lane, images_of(step + 1, lane));
   batch.patches = batch.patches.slice(0, patches);
-  batch.patch_positions = batch.patch_positions.beginning({1, patches});
+  batch.patch_positions = batch.patch_positions.beginning({batch.patch_positions.shape[0], patches});
   batch.frames = batch.frames.slice(0, frames + 1);
   batch.rows = batch.rows.slice(0, rows);
   return batch;

@@ -17,16 +17,14 @@ bool are_same(const LaneImage& a, const LaneImage& b) {
   return a.file == b.file && a.image.extent == b.image.extent;
 }
 
-int64_t patch_width(const ImageRules& rules) { return 3 * rules.patch_size * rules.patch_size; }
-
-void load_image(const LaneImage& lane_image, float* patches, int32_t* positions) {
+void load_image(const LaneImage& lane_image, float* patches, int32_t* positions, int64_t patches_of_lane) {
   const TokenFile& file = *lane_image.file;
   const TokenImage& image = lane_image.image;
   const ImageLayout layout = layout_of(lane_image);
   const std::string bytes = file.images()->read(image);
   try {
     write_patches(file.image_input().rules, layout, decoded(std::as_bytes(std::span(bytes))), patches,
-                  positions);
+                  positions, patches_of_lane);
   } catch (const Error& error) {
     throw Error(str(file.images()->name_of(image), ": ", error.what()), error.where);
   }
@@ -52,7 +50,7 @@ struct ImageLoader::Load {
       values_at.push_back(value_count);
       patches_at.push_back(patch_count);
       patch_count += image.image.extent.patches;
-      value_count += image.image.extent.patches * patch_width(image.file->image_input().rules);
+      value_count += image.image.extent.patches * image.file->image_input().rules.patch_width();
     }
     values_at.push_back(value_count);
     patches_at.push_back(patch_count);
@@ -60,7 +58,8 @@ struct ImageLoader::Load {
   // Memory of its own, for images that are expected.
   void allocate() {
     own_patches.resize(static_cast<size_t>(values_at.back()));
-    own_positions.resize(static_cast<size_t>(patches_at.back()));
+    own_positions.resize(
+        static_cast<size_t>(patches_at.back() * images.front().file->image_input().rules.axes()));
     patches = own_patches.data();
     positions = own_positions.data();
   }
@@ -112,7 +111,8 @@ void ImageLoader::run_one(Load& load, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   std::exception_ptr error;
   try {
-    load_image(load.images[i], load.patches + load.values_at[i], load.positions + load.patches_at[i]);
+    load_image(load.images[i], load.patches + load.values_at[i], load.positions + load.patches_at[i],
+               load.patches_at.back());
   } catch (...) {
     error = std::current_exception();
   }

@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file
 constexpr int64_t kMostSize = 1 << 20;             // of any size in it
+constexpr int64_t kMostPixels = int64_t{1} << 40;
 
 // An object in a file, for errors that name both. null means absent, as it does to transformers.
 struct Part {
@@ -28,15 +29,14 @@ struct Part {
     const auto found = json.find(key);
     return found != json.end() && !found->is_null() ? &*found : nullptr;
   }
-  int64_t size(const char* key, int64_t absent) const {
+  int64_t size(const char* key, int64_t absent, int64_t most = kMostSize) const {
     const Json* const found = find(key);
     if (!found) return absent;
     check(found->is_number_integer(), name, key, " must be a whole number");
-    const int64_t value = found->is_number_unsigned() && found->get<uint64_t>() > kMostSize
-                              ? kMostSize + 1
+    const int64_t value = found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(most)
+                              ? most + 1
                               : found->get<int64_t>();
-    check(value >= 1 && value <= kMostSize, name, key, " = ", found->dump(), ", must be from 1 to ",
-          kMostSize);
+    check(value >= 1 && value <= most, name, key, " = ", found->dump(), ", must be from 1 to ", most);
     return value;
   }
   double number(const char* key, double absent) const {
@@ -82,6 +82,13 @@ Json read_object(const std::string& path) {
 void read_model(const Part& config, ImageInput& input) {
   ImageRules& rules = input.rules;
   const Part vision = config.object("vision_config");
+  if (rules.by_squares()) {
+    rules.patch_size = vision.size("patch_size", 14);
+    rules.scale = vision.size("spatial_merge_size", 2);
+    rules.repeats = vision.size("temporal_patch_size", 2);
+    input.token = static_cast<int32_t>(config.size("image_token_id", 151655));
+    return;
+  }
   rules.patch_size = vision.size("patch_size", 32);
   rules.position_side = vision.size("image_size", 224) / rules.patch_size;
   check(rules.position_side >= 1, vision.name, "image_size is smaller than a patch of ", rules.patch_size);
@@ -109,17 +116,48 @@ ResizeFilter filter_of(const Part& processor, ResizeFilter absent) {
   }
 }
 
+ResizeFilter default_filter(ImageFamily family) {
+  switch (family) {
+    case ImageFamily::idefics2:
+      return ResizeFilter::bilinear;
+    case ImageFamily::idefics3:
+      return ResizeFilter::lanczos;
+    case ImageFamily::qwen2_vl:
+      return ResizeFilter::bicubic;
+  }
+  return ResizeFilter::bicubic;
+}
+
+// Older files have the pixels beside the other keys.
+void read_pixels(const Part& processor, ImageRules& rules) {
+  const Part size = processor.object("size");
+  const auto pixels = [&](const char* key, const char* old_key, int64_t absent) {
+    return processor.size(old_key, size.size(key, absent, kMostPixels), kMostPixels);
+  };
+  rules.fewest_pixels = pixels("shortest_edge", "min_pixels", rules.fewest_pixels);
+  rules.most_pixels = pixels("longest_edge", "max_pixels", rules.most_pixels);
+  for (const auto& [key, value] : {std::pair{"patch_size", rules.patch_size},
+                                   {"merge_size", rules.scale},
+                                   {"temporal_patch_size", rules.repeats}})
+    check(processor.size(key, value) == value, processor.name, key, " must be that of the model, ", value);
+}
+
 void read_processor(const Part& processor, ImageRules& rules) {
   const bool idefics2 = rules.family == ImageFamily::idefics2;
   for (const char* key : {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"})
     check(processor.flag(key, true), processor.name, key, " must be true");
-  rules.splits = processor.flag("do_image_splitting", !idefics2);
-  rules.filter = filter_of(processor, idefics2 ? ResizeFilter::bilinear : ResizeFilter::lanczos);
+  rules.filter = filter_of(processor, default_filter(rules.family));
+  if (rules.by_squares()) {
+    rules.mean = kClipMean;
+    rules.std = kClipStd;
+  }
   rules.rescale = processor.number("rescale_factor", rules.rescale);
   rules.mean = processor.channels("image_mean", rules.mean);
   rules.std = processor.channels("image_std", rules.std);
   check(std::all_of(rules.std.begin(), rules.std.end(), [](float x) { return x > 0; }), processor.name,
         "image_std must be positive");
+  if (rules.by_squares()) return read_pixels(processor, rules);
+  rules.splits = processor.flag("do_image_splitting", !idefics2);
   const Part size = processor.object("size");
   check(size.json.empty() || size.find("longest_edge"), size.name, "longest_edge is missing");
   rules.longest_edge = size.size("longest_edge", idefics2 ? 980 : 4 * 364);
@@ -128,6 +166,7 @@ void read_processor(const Part& processor, ImageRules& rules) {
 }
 
 void check_token_count(const Part& processor, const ImageRules& rules) {
+  if (rules.by_squares()) return;
   const int64_t side = rules.tile_edge / rules.patch_size / std::max<int64_t>(rules.scale, 1);
   const int64_t tokens = rules.family == ImageFamily::idefics2 ? rules.latents : side * side;
   check(processor.size("image_seq_len", tokens) == tokens, processor.name,
@@ -139,6 +178,7 @@ void check_token_count(const Part& processor, const ImageRules& rules) {
 std::optional<ImageFamily> image_family_of(const std::string& type) {
   if (type == "idefics2") return ImageFamily::idefics2;
   if (type == "idefics3" || type == "smolvlm") return ImageFamily::idefics3;
+  if (type == "qwen2_vl" || type == "qwen2_5_vl") return ImageFamily::qwen2_vl;
   return {};
 }
 
@@ -157,7 +197,10 @@ std::optional<ImageInput> read_image_input(const std::string& folder, int64_t lo
   const Part both{both_json, both_path + ": "}, images{images_json, images_path + ": "};
   read_processor(both.find("image_processor") ? both.object("image_processor") : images, input.rules);
   check_token_count(both, input.rules);
-  if (longest_edge > 0) input.rules.longest_edge = longest_edge;
+  if (longest_edge > 0 && input.rules.by_squares())
+    input.rules.most_pixels = longest_edge * longest_edge;
+  else if (longest_edge > 0)
+    input.rules.longest_edge = longest_edge;
   try {
     check_rules(input.rules);
   } catch (const Error& error) {
@@ -171,13 +214,20 @@ std::string to_json(const ImageInput& input) {
   Json json{{"family", name_of(r.family)},
             {"token", input.token},
             {"patch_size", r.patch_size},
-            {"position_side", r.position_side},
-            {"longest_edge", r.longest_edge},
-            {"splits", r.splits},
             {"filter", name_of(r.filter)},
             {"rescale", r.rescale},
             {"mean", r.mean},
             {"std", r.std}};
+  if (r.by_squares()) {
+    json["scale"] = r.scale;
+    json["repeats"] = r.repeats;
+    json["fewest_pixels"] = r.fewest_pixels;
+    json["most_pixels"] = r.most_pixels;
+    return json.dump();
+  }
+  json["position_side"] = r.position_side;
+  json["longest_edge"] = r.longest_edge;
+  json["splits"] = r.splits;
   if (r.family == ImageFamily::idefics2) {
     json["shortest_edge"] = r.shortest_edge;
     json["latents"] = r.latents;
@@ -210,6 +260,9 @@ ImageInput parse_image_input(const std::string& text) {
   r.latents = part.size("latents", r.latents);
   r.tile_edge = part.size("tile_edge", r.tile_edge);
   r.scale = part.size("scale", r.scale);
+  r.repeats = part.size("repeats", r.repeats);
+  r.fewest_pixels = part.size("fewest_pixels", r.fewest_pixels, kMostPixels);
+  r.most_pixels = part.size("most_pixels", r.most_pixels, kMostPixels);
   r.splits = part.flag("splits", r.splits);
   r.rescale = part.number("rescale", r.rescale);
   r.mean = part.channels("mean", r.mean);

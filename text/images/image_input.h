@@ -21,8 +21,8 @@ std::optional<ImageFamily> image_family_of(const std::string& model_type);
 
 // Of a model folder of Hugging Face transformers, from its config.json, and processor_config.json or
 // preprocessor_config.json; what they leave out is as in transformers 5. Nothing if the folder has no
-// config.json or the model reads no images. A `longest_edge` above 0 replaces that of the folder. An Error
-// names the file.
+// config.json or the model reads no images. A `longest_edge` above 0 replaces that of the folder, or in
+// qwen2_vl bounds the pixels by its square. An Error names the file.
 std::optional<ImageInput> read_image_input(const std::string& folder, int64_t longest_edge = 0);
 
 // As a JSON object on one line, and back: an Error, which follows the name of the file, if that is no such

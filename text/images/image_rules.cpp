@@ -1,6 +1,7 @@
 #include "text/images/image_rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/check.h"
 
@@ -9,6 +10,9 @@ namespace {
 
 constexpr int64_t kLargestEdge = 4096;  // of idefics3 after its first resize
 constexpr int64_t kMostTiles = 64;      // along a side
+constexpr int64_t kMostRatio = 200;     // of the sides of an image of qwen2_vl
+constexpr int64_t kMostRows = 4096;     // of patches along a side of it
+constexpr int64_t kMostScale = 64;
 
 double ratio_of(ImageSize size) { return static_cast<double>(size.width) / static_cast<double>(size.height); }
 int64_t times(int64_t side, double ratio) { return static_cast<int64_t>(static_cast<double>(side) * ratio); }
@@ -93,21 +97,62 @@ void lay_out_idefics3(const ImageRules& rules, ImageLayout& layout) {
   layout.frames.push_back({.part = whole, .size = tile});
 }
 
+// --- qwen2_vl
+
+int64_t square_side(const ImageRules& rules) { return rules.scale * rules.patch_size; }
+
+// Computed in the order of transformers, because roundings decide on the size.
+ImageSize between(const ImageRules& rules, ImageSize image) {
+  const auto side = static_cast<double>(square_side(rules));
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
+  const auto in_squares = [&](double squares) { return static_cast<int64_t>(squares) * square_side(rules); };
+  const ImageSize nearest{in_squares(std::nearbyint(width / side)),
+                          in_squares(std::nearbyint(height / side))};
+  const int64_t pixels = nearest.width * nearest.height;
+  if (pixels > rules.most_pixels) {
+    const double shrinks = std::sqrt(width * height / static_cast<double>(rules.most_pixels));
+    return at_least(
+        {in_squares(std::floor(width / shrinks / side)), in_squares(std::floor(height / shrinks / side))},
+        square_side(rules));
+  }
+  if (pixels >= rules.fewest_pixels) return nearest;
+  const double grows = std::sqrt(static_cast<double>(rules.fewest_pixels) / (width * height));
+  return {in_squares(std::ceil(width * grows / side)), in_squares(std::ceil(height * grows / side))};
+}
+
+void lay_out_qwen2_vl(const ImageRules& rules, ImageLayout& layout) {
+  const auto [width, height] = layout.image;
+  check(std::max(width, height) <= kMostRatio * std::min(width, height), "has ", width, " x ", height,
+        " pixels, but one side may be at most ", kMostRatio, " times the other: leave it out or crop it");
+  layout.frames.push_back({.part = layout.image, .size = between(rules, layout.image)});
+}
+
+// The most pixels of a frame: a thin image has more than most_pixels if one side is a single square, and one
+// that grows to fewest_pixels has its sides rounded up.
+int64_t most_pixels_of_frame(const ImageRules& rules) {
+  const auto side = static_cast<double>(square_side(rules)), ratio = static_cast<double>(kMostRatio);
+  const auto longer = [&](int64_t pixels) { return std::sqrt(static_cast<double>(pixels) * ratio); };
+  const double fewest = static_cast<double>(rules.fewest_pixels);
+  const double narrow = side * std::max(side, longer(rules.most_pixels)),
+               grown = fewest + side * (longer(rules.fewest_pixels) + std::sqrt(fewest)) + side * side;
+  return std::max({rules.most_pixels, static_cast<int64_t>(narrow), static_cast<int64_t>(grown)});
+}
+
 // --- all
 
 void count_patches(const ImageRules& rules, ImageFrame& frame) {
   frame.rows = frame.size.height / rules.patch_size;
   frame.columns = frame.size.width / rules.patch_size;
-  frame.tokens = tokens_of_frame(rules);
+  frame.tokens = rules.by_squares() ? frame.patches() / (rules.scale * rules.scale) : tokens_of_frame(rules);
 }
 
 // --- text
 
 constexpr const char* kFake = "<fake_token_around_image>";
 
-std::string image_tokens(const ImageFrame& frame) {
+std::string image_tokens(const ImageRules& rules, const ImageFrame& frame) {
   std::string text;
-  for (int64_t i = 0; i < frame.tokens; ++i) text += "<image>";
+  for (int64_t i = 0; i < frame.tokens; ++i) text += image_marker(rules);
   return text;
 }
 
@@ -141,13 +186,29 @@ Values values_of(const ImageRules& rules) {
   return values;
 }
 
-float* write_patch(const Values& values, const Image& image, int64_t x, int64_t y, int64_t side, float* out) {
-  for (size_t c = 0; c < 3; ++c)
+// The patch in this row and column of patches.
+float* write_patch(const ImageRules& rules, const Values& values, const Image& image, int64_t row,
+                   int64_t column, float* out) {
+  const int64_t side = rules.patch_size, repeats = rules.patch_width() / (3 * side * side);
+  for (size_t c = 0; c < 3; ++c) {
+    const float* const channel = out;
     for (int64_t j = 0; j < side; ++j) {
-      const uint8_t* in = image.rgb.data() + 3 * ((y + j) * image.width + x) + c;
+      const uint8_t* in = image.rgb.data() + 3 * ((row * side + j) * image.width + column * side) + c;
       for (int64_t i = 0; i < side; ++i) *out++ = values[c][in[3 * i]];
     }
+    for (int64_t i = 1; i < repeats; ++i) out = std::copy_n(channel, side * side, out);
+  }
   return out;
+}
+
+// Calls write(row, column) for the patches of a frame, in their order.
+template <class Write>
+void each_patch(const ImageRules& rules, const ImageFrame& frame, Write&& write) {
+  const int64_t side = rules.by_squares() ? rules.scale : 1;
+  for (int64_t top = 0; top < frame.rows; top += side)
+    for (int64_t left = 0; left < frame.columns; left += side)
+      for (int64_t row = top; row < top + side; ++row)
+        for (int64_t column = left; column < left + side; ++column) write(row, column);
 }
 
 int32_t* write_positions(const ImageRules& rules, const ImageFrame& frame, int32_t* out) {
@@ -169,6 +230,20 @@ void check_rules(const ImageRules& rules) {
           ", must be at least a patch of ", rules.patch_size);
     return;
   }
+  if (rules.by_squares()) {
+    check(rules.scale >= 1 && rules.scale <= kMostScale && rules.repeats >= 1 && rules.repeats <= kMostScale,
+          "images are cut into squares of ", rules.scale, " patches a side, and patches are repeated ",
+          rules.repeats, " times: both must be from 1 to ", kMostScale);
+    check(rules.fewest_pixels >= 1 && rules.most_pixels >= rules.fewest_pixels, "images have ",
+          rules.fewest_pixels, " to ", rules.most_pixels,
+          " pixels; the first must be positive, and at most the second");
+    // A side that grows is rounded up to whole squares.
+    const int64_t most = rules.patch_size * (kMostRows - rules.scale);
+    check(rules.most_pixels <= most * most / kMostRatio, "images of ", rules.most_pixels,
+          " pixels could have a side of more than ", kMostRows, " patches: the most is ",
+          most * most / kMostRatio);
+    return;
+  }
   check(rules.scale >= 1 && rules.tile_edge >= 1 && rules.tile_edge / rules.patch_size % rules.scale == 0 &&
             rules.tile_edge >= rules.patch_size,
         "tiles of images have ", rules.tile_edge, " pixels a side, which in patches of ", rules.patch_size,
@@ -178,6 +253,7 @@ void check_rules(const ImageRules& rules) {
 }
 
 int64_t most_patches(const ImageRules& rules) {
+  if (rules.by_squares()) return most_pixels_of_frame(rules) / (rules.patch_size * rules.patch_size);
   if (rules.family == ImageFamily::idefics2) {
     const int64_t side = std::max(rules.longest_edge, rules.shortest_edge) / rules.patch_size;
     return side * side * (rules.splits ? 5 : 1);
@@ -187,6 +263,7 @@ int64_t most_patches(const ImageRules& rules) {
 }
 
 int64_t fewest_patches_of_frame(const ImageRules& rules) {
+  if (rules.by_squares()) return rules.scale * rules.scale;
   const bool idefics2 = rules.family == ImageFamily::idefics2;
   const int64_t side = (idefics2 ? rules.shortest_edge : rules.tile_edge) / rules.patch_size;
   return side * side;
@@ -204,8 +281,10 @@ ImageLayout layout_of(const ImageRules& rules, ImageSize image) {
   layout.image = image;
   if (rules.family == ImageFamily::idefics2)
     lay_out_idefics2(rules, layout);
-  else
+  else if (rules.family == ImageFamily::idefics3)
     lay_out_idefics3(rules, layout);
+  else
+    lay_out_qwen2_vl(rules, layout);
   for (ImageFrame& frame : layout.frames) {
     count_patches(rules, frame);
     layout.patches += frame.patches();
@@ -214,20 +293,25 @@ ImageLayout layout_of(const ImageRules& rules, ImageSize image) {
   return layout;
 }
 
+std::string_view image_marker(const ImageRules& rules) {
+  return rules.family == ImageFamily::qwen2_vl ? "<|image_pad|>" : "<image>";
+}
+
 std::string expansion(const ImageRules& rules, const ImageLayout& layout) {
+  if (rules.family == ImageFamily::qwen2_vl) return image_tokens(rules, layout.frames.front());
   std::string text;
   if (rules.family == ImageFamily::idefics2) {
-    for (const ImageFrame& frame : layout.frames) text += kFake + image_tokens(frame);
+    for (const ImageFrame& frame : layout.frames) text += kFake + image_tokens(rules, frame);
     return text + kFake;
   }
   auto frame = layout.frames.begin();
   for (int64_t row = 1; row <= layout.tile_rows; ++row) {
     for (int64_t column = 1; column <= layout.tile_columns; ++column)
-      text += str(kFake, "<row_", row, "_col_", column, ">", image_tokens(*frame++));
+      text += str(kFake, "<row_", row, "_col_", column, ">", image_tokens(rules, *frame++));
     text += "\n";
   }
   if (layout.tile_rows > 0) text += "\n";
-  return text + kFake + "<global-img>" + image_tokens(*frame) + kFake;
+  return text + kFake + "<global-img>" + image_tokens(rules, *frame) + kFake;
 }
 
 std::vector<int32_t> position_buckets(int64_t n, int64_t position_side) {
@@ -245,7 +329,7 @@ std::vector<int32_t> position_buckets(int64_t n, int64_t position_side) {
 }
 
 void write_patches(const ImageRules& rules, const ImageLayout& layout, const Image& image, float* rows,
-                   int32_t* positions) {
+                   int32_t* positions, int64_t axis_stride) {
   check(layout.image == ImageSize{image.width, image.height}, "has ", image.width, " x ", image.height,
         " pixels, and had ", layout.image.width, " x ", layout.image.height,
         " before: prepare the data again");
@@ -258,11 +342,13 @@ void write_patches(const ImageRules& rules, const ImageLayout& layout, const Ima
   const Values values = values_of(rules);
   for (const ImageFrame& frame : layout.frames) {
     const Image pixels = pixels_of(*whole, frame, rules.filter);
-    for (int64_t row = 0; row < frame.rows; ++row)
-      for (int64_t column = 0; column < frame.columns; ++column)
-        rows = write_patch(values, pixels, column * rules.patch_size, row * rules.patch_size,
-                           rules.patch_size, rows);
-    positions = write_positions(rules, frame, positions);
+    each_patch(rules, frame, [&](int64_t row, int64_t column) {
+      rows = write_patch(rules, values, pixels, row, column, rows);
+      if (!rules.by_squares()) return;
+      positions[axis_stride] = static_cast<int32_t>(column);
+      *positions++ = static_cast<int32_t>(row);
+    });
+    if (!rules.by_squares()) positions = write_positions(rules, frame, positions);
   }
 }
 

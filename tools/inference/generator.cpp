@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "kernels/gemm_rows.h"
+#include "model/image_rows.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
@@ -43,8 +45,9 @@ Generator::Generator(const ModelSource& source, const GeneratorOptions& options)
       scratch_("scratch", options.device),
       texts_(static_cast<size_t>(options.texts)),
       images_(static_cast<size_t>(options.texts)),
+      axes_of_texts_(static_cast<size_t>(options.texts)),
       next_logits_(static_cast<size_t>(options.texts)) {
-  if (config().vision) image_pass_.emplace(weights_, options.dtype);
+  if (config().vision) image_pass_.emplace(weights_, options.dtype, options.capacity);
   allocate();
   plan();
   for (Arena* arena : {&memory_, &host_, &saved_, &scratch_}) arena->commit();
@@ -59,7 +62,7 @@ void Generator::allocate() {
   cache_ = KvCache(c, options_.texts, options_.capacity, options_.dtype, memory_);
   x_ = memory_.alloc(options_.dtype, {rows, c.hidden});
   y_ = memory_.alloc(options_.dtype, {rows, c.hidden});
-  inputs_ = memory_.alloc(DType::i32, {2 * rows + 4 * batch_ + (image_pass_ ? rows : 0)});
+  inputs_ = memory_.alloc(DType::i32, {(1 + axes()) * rows + 4 * batch_ + (image_pass_ ? rows : 0)});
   logits_ = memory_.alloc(DType::f32, {batch_, c.vocab});
   states_ = memory_.alloc(options_.dtype, {piece_, c.hidden});
   host_inputs_ = host_.alloc(DType::i32, inputs_.shape);
@@ -122,7 +125,28 @@ void Generator::read_changes(int64_t text, std::span<const int32_t> tokens, Prom
     read_images(images, std::count_if(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(kept),
                                       [&](int32_t token) { return is_image(token); }));
   images_before = std::move(images);
+  find_axes(text, tokens);
   read(text, tokens.subspan(kept), Output::logits);
+}
+
+// Images move the tokens that follow them.
+void Generator::find_axes(int64_t text, std::span<const int32_t> tokens) {
+  if (axes() == 1) return;
+  TextAxes& found = axes_of_texts_[static_cast<size_t>(text)];
+  found = {};
+  const PromptImages& images = images_[static_cast<size_t>(text)];
+  if (images.frame_count() == 0) return;
+  const VisionConfig& vision = *config().vision;
+  std::vector<int32_t> all(tokens.begin(), tokens.end()), places(tokens.size());
+  std::iota(places.begin(), places.end(), 0);
+  const int64_t n = static_cast<int64_t>(tokens.size());
+  found.positions.resize(3 * tokens.size());
+  write_axes(vision, image_pass_->grids(images), tensor_of(all.data(), {n}), tensor_of(places.data(), {n}),
+             tensor_of(found.positions.data(), {3, n}));
+  int64_t last = 0;
+  for (int64_t axis = 0; axis < 3; ++axis)
+    last = std::max<int64_t>(last, found.positions[static_cast<size_t>(axis * n + n - 1)]);
+  found.shift = last + 1 - n;
 }
 
 // The number of tokens before the first one of an image that the text did not have before.
@@ -229,6 +253,7 @@ std::vector<double> Generator::mean_state(std::span<const int32_t> tokens) {
   check_capacity(static_cast<int64_t>(tokens.size()));
   texts_[0].clear();
   images_[0] = {};
+  axes_of_texts_[0] = {};
   cache_.rewind(0, 0);
   const size_t hidden = static_cast<size_t>(config().hidden);
   std::vector<double> mean(hidden);
@@ -250,10 +275,14 @@ void Generator::write_inputs(std::span<const TextRows> rows, std::span<const int
   const int64_t most = x_.shape[0];
   int32_t* in = host_inputs_.as<int32_t>();
   std::copy(tokens.begin(), tokens.end(), in);
-  int32_t *position = in + most, *boundary = in + 2 * most;
+  int32_t* boundary = in + (1 + axes()) * most;
+  int64_t at = 0;
   for (const auto& [text, count] : rows) {
     const int64_t past = cache_.length(text);
-    for (int64_t i = 0; i < count; ++i) *position++ = static_cast<int32_t>(past + i);
+    for (int64_t i = 0; i < count; ++i, ++at)
+      for (int64_t axis = 0; axis < axes(); ++axis)
+        in[most + axis * std::ssize(tokens) + at] =
+            axes_of_texts_[static_cast<size_t>(text)].position(axis, past + i);
     for (const int64_t value : {int64_t{0}, count, int64_t{0}, past + count})
       *boundary++ = static_cast<int32_t>(value);
   }
@@ -266,12 +295,13 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
   copy(stream, inputs_, host_inputs_);
   int64_t tokens = 0;
   for (const TextRows& text : rows) tokens += text.rows;
-  const int64_t texts = static_cast<int64_t>(rows.size()), most = x_.shape[0];
+  const int64_t texts = static_cast<int64_t>(rows.size()), most = x_.shape[0],
+                boundaries_at = (1 + axes()) * most;
   Context c{.stream = stream,
             .scratch = scratch_,
             .saved = saved_,
             .tokens = inputs_.slice(0, tokens),
-            .positions = inputs_.slice(most, most + tokens),
+            .positions = inputs_.slice(most, most + axes() * tokens),
             .boundaries = {},
             .targets = {},
             .target_weights = {},
@@ -279,7 +309,7 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
             .dtype = options_.dtype,
             .cache = &cache_,
             .texts = rows,
-            .text_boundaries = inputs_.slice(2 * most, 2 * most + 4 * texts).view({texts, 4})};
+            .text_boundaries = inputs_.slice(boundaries_at, boundaries_at + 4 * texts).view({texts, 4})};
   if (!images.empty()) c.images.rows = inputs_.slice(image_inputs_at(), image_inputs_at() + images.shape[0]);
   Model& model = weights_.model();
   const int first = model.embedding_layer(), last = model.layer_count() - 1;

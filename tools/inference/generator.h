@@ -57,6 +57,17 @@ class Generator {
 
  private:
   enum class Output { none, logits, states };
+  // The positions of a text's tokens in time, row and column, (3, tokens). Those of the tokens that follow
+  // are their places in the text plus the shift.
+  struct TextAxes {
+    std::vector<int32_t> positions{};
+    int64_t shift = 0;
+    int32_t position(int64_t axis, int64_t place) const {
+      const int64_t known = std::ssize(positions) / 3;
+      return place < known ? positions[static_cast<size_t>(axis * known + place)]
+                           : static_cast<int32_t>(place + shift);
+    }
+  };
 
   void allocate();
   void plan();
@@ -64,9 +75,11 @@ class Generator {
   size_t tokens_before_changed_image(std::span<const int32_t> tokens, const PromptImages& images,
                                      const PromptImages& before) const;
   void read_images(const PromptImages& images, int64_t first_row);
+  void find_axes(int64_t text, std::span<const int32_t> tokens);
   Tensor images_of(int64_t text, std::span<const int32_t> piece);
   void run_pass(Stream& stream, std::span<const TextRows> rows, Output output, const Tensor& images = {});
-  int64_t image_inputs_at() const { return 2 * x_.shape[0] + 4 * batch_; }
+  int64_t axes() const { return family(config().family).rope_axes ? 3 : 1; }  // of positions of tokens
+  int64_t image_inputs_at() const { return (1 + axes()) * x_.shape[0] + 4 * batch_; }
   bool is_image(int32_t token) const { return config().vision && token == config().vision->image_token; }
   void append_pass(std::span<const NextToken> next);
   void write_inputs(std::span<const TextRows> rows, std::span<const int32_t> tokens);
@@ -88,7 +101,8 @@ class Generator {
   Tensor logits_, pass_logits_;  // (batch, vocab) f32 of a pass, on the device and on the host
   Tensor states_, host_states_;  // (piece, hidden) of a pass
   std::vector<std::vector<int32_t>> texts_;
-  std::vector<PromptImages> images_;  // of texts
+  std::vector<PromptImages> images_;     // of texts
+  std::vector<TextAxes> axes_of_texts_;  // the same
   std::vector<std::vector<float>> next_logits_;
 };
 

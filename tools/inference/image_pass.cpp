@@ -1,6 +1,7 @@
 #include "tools/inference/image_pass.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -15,7 +16,8 @@ int64_t common_frames(const PromptImages& a, const PromptImages& b) {
   const auto is_same = [&](int64_t frame) {
     const RowCounts rows = a.rows_of(frame);
     if (rows.patches != b.rows_of(frame).patches || rows.patches == 0) return rows.patches == 0;
-    const size_t width = a.patches.size() / a.positions.size(),
+    const size_t patches = static_cast<size_t>(a.frames.back()), width = a.patches.size() / patches,
+                 axes = a.positions.size() / patches,
                  first = static_cast<size_t>(a.frames[static_cast<size_t>(frame)]),
                  count = static_cast<size_t>(rows.patches);
     const auto equal = [](const auto& left, const auto& right, size_t at, size_t n) {
@@ -23,18 +25,22 @@ int64_t common_frames(const PromptImages& a, const PromptImages& b) {
                         left.begin() + static_cast<std::ptrdiff_t>(at + n),
                         right.begin() + static_cast<std::ptrdiff_t>(at));
     };
-    return equal(a.positions, b.positions, first, count) &&
+    return equal(a.positions, b.positions, first * axes, count * axes) &&
            equal(a.patches, b.patches, first * width, count * width);
   };
   while (same < most && is_same(same)) ++same;
   return same;
 }
 
-ImagePass::ImagePass(ModelWeights& weights, DType dtype)
+ImagePass::ImagePass(ModelWeights& weights, DType dtype, int64_t tokens)
     : weights_(weights),
       vision_(*weights.model().config().vision),
       dtype_(dtype),
-      most_{.tokens = 0, .patches = vision_.positions(), .frames = 1} {}
+      most_{.tokens = 0, .patches = vision_.positions(), .frames = 1} {
+  if (!vision_.tower.rotary) return;
+  most_ = with_most_images(vision_, tokens, most_patches(vision_, tokens));
+  most_.frames = 1;
+}
 
 void ImagePass::allocate(Arena& memory, Arena& host) {
   const Model& model = weights_.model();
@@ -42,7 +48,7 @@ void ImagePass::allocate(Arena& memory, Arena& host) {
   x_ = memory.alloc(dtype_, largest);
   y_ = memory.alloc(dtype_, largest);
   patches_ = memory.alloc(DType::f32, {most_.patches, vision_.patch_width()});
-  indices_ = memory.alloc(DType::i32, {most_.patches + 2 + size_of_moves(vision_, most_)});
+  indices_ = memory.alloc(DType::i32, {vision_.axes() * most_.patches + 2 + size_of_moves(vision_, most_)});
   host_patches_ = host.alloc(DType::f32, patches_.shape);
   host_indices_ = host.alloc(DType::i32, indices_.shape);
 }
@@ -53,27 +59,45 @@ int64_t ImagePass::rows_of(const PromptImages& images, int64_t frame) const {
   return image_rows(vision_, images.rows_of(frame));
 }
 
+std::vector<SquareGrid> ImagePass::grids(const PromptImages& images) const {
+  std::vector<SquareGrid> all;
+  std::vector<int32_t> positions = images.positions;
+  for (int64_t frame = 0; frame < images.frame_count(); ++frame) {
+    const int64_t patches = images.rows_of(frame).patches;
+    const std::array ends{0, static_cast<int32_t>(patches)};
+    int32_t* first = positions.data() + 2 * images.frames[static_cast<size_t>(frame)];
+    all.push_back(square_grids(vision_, {ends, tensor_of(first, {2, patches})}).front());
+  }
+  return all;
+}
+
 ImageInputs ImagePass::inputs_in(const Tensor& patches, const Tensor& indices, const RowCounts& rows) const {
-  const int64_t P = rows.patches;
+  const int64_t P = rows.patches, axes = vision_.axes(), at = axes * P;
+  const Tensor positions = indices.slice(0, at);
   return {.patches = patches.slice(0, P),
-          .positions = indices.slice(0, P),
-          .frames = indices.slice(P, P + 2),
+          .positions = axes == 1 ? positions : positions.view({axes, P}),
+          .frames = indices.slice(at, at + 2),
           .rows = {},
-          .moves = moves_in(vision_, indices.slice(P + 2, indices.size()), rows)};
+          .moves = moves_in(vision_, indices.slice(at + 2, indices.size()), rows)};
 }
 
 void ImagePass::run(Stream& stream, const PromptImages& images, int64_t frame, const Tensor& rows,
                     Arena& scratch, Arena& saved) {
-  const RowCounts counts = images.rows_of(frame);
+  RowCounts counts = images.rows_of(frame);
   check(counts.patches > 0 && counts.patches <= most_.patches, "a frame of an image has ", counts.patches,
-        " patches, must have 1 to ", most_.patches, ", the positions of the model");
-  const ImageInputs host = inputs_in(host_patches_, host_indices_, counts);
+        " patches, must have 1 to ", most_.patches,
+        vision_.tower.rotary ? ", those of a text's tokens" : ", the positions of the model");
+  ImageInputs host = inputs_in(host_patches_, host_indices_, counts);
   const int64_t first = images.frames[static_cast<size_t>(frame)], width = vision_.patch_width();
   std::copy_n(images.patches.begin() + first * width, counts.patches * width, host.patches.as<float>());
-  std::copy_n(images.positions.begin() + first, counts.patches, host.positions.as<int32_t>());
+  std::copy_n(images.positions.begin() + vision_.axes() * first, host.positions.size(),
+              host.positions.as<int32_t>());
   host.frames.as<int32_t>()[0] = 0;
   host.frames.as<int32_t>()[1] = static_cast<int32_t>(counts.patches);
-  write_moves(vision_, std::span(host.frames.as<int32_t>(), 2), host.moves);
+  const Frames frames{std::span(host.frames.as<int32_t>(), 2), host.positions};
+  counts.windows = count_windows(vision_, frames);
+  host = inputs_in(host_patches_, host_indices_, counts);
+  write_moves(vision_, frames, host.moves);
   forward(stream, counts, scratch, saved);
   copy(stream, rows, x_.beginning(rows.shape));
   stream.sync();

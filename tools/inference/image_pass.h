@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/image_rows.h"
 #include "tools/inference/model_weights.h"
 
 namespace flatshard {
@@ -13,7 +14,7 @@ namespace flatshard {
 // The images of a text, in the order of their tokens, as frames of patches (text/images/image_rules.h).
 struct PromptImages {
   std::vector<float> patches;
-  std::vector<int32_t> positions;  // of patches
+  std::vector<int32_t> positions;  // of patches; on two axes, those of a frame are (2, patches)
   std::vector<int32_t> frames{0};  // where frames begin among the patches, and the end
 
   int64_t frame_count() const { return static_cast<int64_t>(frames.size()) - 1; }
@@ -28,12 +29,13 @@ int64_t common_frames(const PromptImages& a, const PromptImages& b);
 
 class ImagePass {
  public:
-  // The weights must outlive it. The model reads images.
-  ImagePass(ModelWeights& weights, DType dtype);
+  // The weights must outlive it. The model reads images, in texts of at most so many tokens.
+  ImagePass(ModelWeights& weights, DType dtype, int64_t tokens);
 
   void allocate(Arena& memory, Arena& host);
   void plan(Stream& stream, Arena& scratch, Arena& saved);
   int64_t rows_of(const PromptImages& images, int64_t frame) const;  // of text
+  std::vector<SquareGrid> grids(const PromptImages& images) const;   // of a rotary tower
   // Writes the rows of a frame, and waits for them.
   void run(Stream& stream, const PromptImages& images, int64_t frame, const Tensor& rows, Arena& scratch,
            Arena& saved);

@@ -9,12 +9,15 @@ namespace {
 void append_image(const ImageInput& input, const ShownImage& image, PromptImages& images) {
   const std::string bytes = read_image(image.source);
   const ImageLayout layout = layout_of(input.rules, image.size);
-  const size_t before = images.positions.size(), count = static_cast<size_t>(layout.patches),
-               width = static_cast<size_t>(3 * input.rules.patch_size * input.rules.patch_size);
-  images.positions.resize(before + count);
+  const size_t before = static_cast<size_t>(images.frames.back()),
+               count = static_cast<size_t>(layout.patches),
+               width = static_cast<size_t>(input.rules.patch_width()),
+               axes = static_cast<size_t>(input.rules.axes());
+  images.positions.resize((before + count) * axes);
   images.patches.resize((before + count) * width);
   write_patches(input.rules, layout, decoded(std::as_bytes(std::span(bytes))),
-                images.patches.data() + before * width, images.positions.data() + before);
+                images.patches.data() + before * width, images.positions.data() + before * axes,
+                layout.patches);
   for (const ImageFrame& frame : layout.frames)
     images.frames.push_back(images.frames.back() + static_cast<int32_t>(frame.patches()));
 }

@@ -226,8 +226,8 @@ std::vector<Field> data_fields(DataConfig& data) {
       {"data.train_on", &data.train_on,
        "trained part of conversations: the assistant's turns, the last of them, or all tokens", moves_rate},
       {"data.image_longest_edge", &data.image_longest_edge,
-       "longest side of images in pixels, which decides on their patches and tokens; 0 = that of the "
-       "tokenizer's folder",
+       "longest side of images in pixels, or side of the square whose area bounds those of Qwen's models; "
+       "fewer pixels are fewer patches and tokens; 0 = that of the tokenizer's folder",
        within(0, kMaxImageSide), moves_rate},
       {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens), reorders},
       {"data.vocab", &data.vocab,

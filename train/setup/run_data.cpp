@@ -77,6 +77,11 @@ void check_vision(const TokenFile& file, const VisionConfig& vision) {
   };
   must_be("image_token_id", input.token, vision.image_token);
   must_be("patch_size", input.rules.patch_size, vision.patch_size);
+  if (input.rules.by_squares()) {
+    must_be("spatial_merge_size", input.rules.scale, vision.scale);
+    must_be("temporal_patch_size", input.rules.repeats, vision.repeats);
+    return;
+  }
   must_be("image_size / patch_size", input.rules.position_side, vision.image_size / vision.patch_size);
   if (input.rules.family == ImageFamily::idefics2)
     must_be("resampler_n_latents", input.rules.latents, vision.perceiver.latents);
@@ -90,6 +95,10 @@ void check_images(const TokenFile& file, const RunSetup& setup) {
   const std::string& path = file.path();
   check(setup.model.vision.has_value(), path, ": has images, and the model, a ", setup.model.family,
         ", reads only text: set model.init_from to a model that reads images");
+  const ImageFamily family = file.image_input().rules.family;
+  check(image_family_of(setup.model.family) == family, path, ": was made for images of ", family,
+        ", but the model is a ", setup.model.family,
+        ": make it again with prepare, with the tokenizer of the model");
   check_vision(file, *setup.model.vision);
   const std::string folder = tokenizer_folder(setup.config);
   const std::optional<ImageInput> input =

@@ -427,6 +427,7 @@ RowCounts RunSetup::most_rows(int64_t sequences) const {
   const RowCounts each = with_most_images(*model.vision, seq_len(), max_patches > 0 ? max_patches : bound);
   rows.patches = sequences * each.patches;
   rows.frames = sequences * each.frames;
+  rows.windows = sequences * each.windows;
   return rows;
 }
 

@@ -33,8 +33,8 @@ std::vector<std::string> modules_of(const std::string& param) {
 std::string block_of(const ModelConfig& config, const std::string& param) {
   std::vector<std::string> prefixes{param_names(config.family).block};
   if (config.vision)
-    prefixes.insert(prefixes.end(),
-                    {param_names("siglip").block, param_names("perceiver").block, kModalityProjection});
+    prefixes.insert(prefixes.end(), {param_names(config.vision->tower.names).block,
+                                     param_names("perceiver").block, kModalityProjection, kMerger});
   for (const std::string& prefix : prefixes)
     if (const std::string head = prefix.substr(0, prefix.find('{')); param.starts_with(head))
       return param.substr(0, param.find('.', head.size()));

@@ -9,7 +9,12 @@ namespace flatshard {
 namespace {
 
 int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
-  return rows.patches + rows.frames + 1 + image_rows(vision, rows) + size_of_moves(vision, rows);
+  return vision.axes() * rows.patches + rows.frames + 1 + image_rows(vision, rows) +
+         size_of_moves(vision, rows);
+}
+
+Frames frames_of(const ImageInputs& host) {
+  return {{host.frames.as<int32_t>(), static_cast<size_t>(host.frames.size())}, host.positions};
 }
 
 }  // namespace
@@ -17,10 +22,12 @@ int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
 LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory)
     : vision_(setup.model.vision),
       tokens_(sequences * setup.seq_len()),
+      has_axes_(family(setup.model.family).rope_axes),
       most_(setup.most_rows(sequences)),
       rows_(most_) {
   const int64_t most_documents = setup.mask_documents() ? tokens_ : sequences;  // boundaries, less one
-  text_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {3 * tokens_ + most_documents + 1}));
+  text_ = Mirror(memory.staging,
+                 memory.batch.alloc(DType::i32, {(has_axes_ ? 6 : 3) * tokens_ + most_documents + 1}));
   batch_ = text_in(text_.device);
   if (!vision_) return;
   patches_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {most_.patches, vision_->patch_width()}));
@@ -33,7 +40,11 @@ Batch LaneInputs::text_in(const Tensor& space) const {
   return {.tokens = part(0),
           .positions = part(1),
           .targets = part(2),
-          .boundaries = space.slice(3 * tokens_, space.size())};
+          .boundaries = space.slice((has_axes_ ? 6 : 3) * tokens_, space.size())};
+}
+
+Tensor LaneInputs::axes_in(const Tensor& space) const {
+  return space.slice(3 * tokens_, 6 * tokens_).view({3, tokens_});
 }
 
 // Every part has room for the most rows, and is cut to these.
@@ -43,8 +54,10 @@ ImageInputs LaneInputs::images_in(const Tensor& indices, const Tensor& patches, 
     at += most;
     return indices.slice(at - most, at - most + size);
   };
+  const int64_t axes = vision_->axes();
+  const Tensor positions = part(axes * most_.patches, axes * rows.patches);
   ImageInputs images{.patches = patches.slice(0, rows.patches),
-                     .positions = part(most_.patches, rows.patches),
+                     .positions = axes == 1 ? positions : positions.view({axes, rows.patches}),
                      .frames = part(most_.frames + 1, rows.frames + 1),
                      .rows = part(image_rows(*vision_, most_), image_rows(*vision_, rows)),
                      .moves = {}};
@@ -57,15 +70,21 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
   if (vision_) {
     const ImageInputs room = images_in(indices_.host, patches_.host, most_);
     space.images = {.patches = room.patches,
-                    .patch_positions = room.positions.view({1, most_.patches}),
+                    .patch_positions = room.positions.view({vision_->axes(), most_.patches}),
                     .frames = room.frames,
                     .rows = room.rows};
   }
   const Batch on_host = data.read(data_step, lane, space);
+  if (vision_) take_images(on_host.images, stream);
+  if (has_axes_) {
+    const Frames frames = frames_of(images_in(indices_.host, patches_.host, rows_));
+    write_axes(*vision_, square_grids(*vision_, frames), on_host.tokens, on_host.positions,
+               axes_in(text_.host));
+  }
   text_.upload(stream);
   batch_ = text_in(text_.device);
   batch_.boundaries = batch_.boundaries.slice(0, on_host.boundaries.size());
-  if (vision_) take_images(on_host.images, stream);
+  if (has_axes_) batch_.positions = axes_in(text_.device);
 }
 
 void LaneInputs::plan_read(Stream& stream) const {
@@ -76,12 +95,14 @@ void LaneInputs::plan_read(Stream& stream) const {
 }
 
 void LaneInputs::take_images(const ImageBatch& on_host, Stream& stream) {
-  rows_.patches = on_host.patch_positions.size();
-  rows_.frames = std::max<int64_t>(on_host.frames.size() - 1, 0);
-  const ImageInputs host = images_in(indices_.host, patches_.host, rows_);
+  rows_ = {.tokens = tokens_,
+           .patches = on_host.patch_positions.size() / vision_->axes(),
+           .frames = std::max<int64_t>(on_host.frames.size() - 1, 0)};
+  ImageInputs host = images_in(indices_.host, patches_.host, rows_);
   host.frames.as<int32_t>()[0] = 0;
-  const std::span frames(host.frames.as<int32_t>(), static_cast<size_t>(host.frames.size()));
-  write_moves(*vision_, frames, host.moves);
+  rows_.windows = count_windows(*vision_, frames_of(host));
+  host = images_in(indices_.host, patches_.host, rows_);
+  write_moves(*vision_, frames_of(host), host.moves);
   indices_.upload(stream);
   patches_.upload(stream, rows_.patches);
   images_ = images_in(indices_.device, patches_.device, rows_);

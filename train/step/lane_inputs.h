@@ -30,13 +30,15 @@ class LaneInputs {
 
  private:
   Batch text_in(const Tensor& space) const;
+  Tensor axes_in(const Tensor& space) const;  // the positions of tokens in time, row and column
   ImageInputs images_in(const Tensor& indices, const Tensor& patches, const RowCounts& rows) const;
   void take_images(const ImageBatch& on_host, Stream& stream);
 
   std::optional<VisionConfig> vision_{};
   int64_t tokens_ = 0;
+  bool has_axes_ = false;
   RowCounts most_{}, rows_{};
-  Mirror text_;               // tokens, positions, targets, boundaries
+  Mirror text_;               // tokens, positions, targets, positions on axes, boundaries
   Mirror patches_, indices_;  // indices: positions of patches, frames, rows, and moves
   Batch batch_;
   ImageInputs images_{};

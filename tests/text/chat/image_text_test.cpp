@@ -43,7 +43,7 @@ std::string shown(std::string text, std::vector<TextSpan> data, size_t count, Im
 
 TEST_CASE("<image> of a template becomes the tokens of an image, and that of data does not") {
   const Rendering rendering{.text = "User:<image> <image>?", .data = {{13, 21, 0}}};
-  CHECK(count_images(rendering) == 1);
+  CHECK(count_images(rendering, rules()) == 1);
   const Rendering whole = with_image_text(rendering, images(1), rules());
   CHECK(whole.text == str("User:", kFake, "<image><image>", kFake, " <image>?"));
   REQUIRE(whole.images.size() == 1);

@@ -1,5 +1,6 @@
 #pragma once
-// Token files with images for tests. An image is a token 91, two tokens 90, which is <image>, and a token 91.
+// Token files with images for tests. An image is a token 91, its tokens 90, which is <image>, and a token 91:
+// two of them by small_image_input().
 
 #include <string>
 #include <vector>
@@ -19,6 +20,30 @@ inline ImageInput small_image_input() {
           .token = 90};
 }
 
+// One tile of four patches, which become one token.
+inline ImageInput small_tile_input() {
+  return {.rules = {.family = ImageFamily::idefics3,
+                    .patch_size = 4,
+                    .position_side = 2,
+                    .longest_edge = 8,
+                    .tile_edge = 8,
+                    .splits = false,
+                    .filter = ResizeFilter::lanczos},
+          .token = 90};
+}
+
+// At most four squares of patches.
+inline ImageInput small_squares_input() {
+  return {.rules = {.family = ImageFamily::qwen2_vl,
+                    .patch_size = 2,
+                    .filter = ResizeFilter::bicubic,
+                    .mean = kClipMean,
+                    .std = kClipStd,
+                    .fewest_pixels = 16,
+                    .most_pixels = 64},
+          .token = 90};
+}
+
 inline std::string picture(const std::string& name) { return str(kSourceDir, "/tests/golden/images/", name); }
 
 // Images, by their paths, and then so many trained tokens 1, 2, 3, ...
@@ -27,20 +52,22 @@ struct ImageDocument {
   int text = 2;
 };
 
-inline void write_image_tokens(const std::string& path, const std::vector<ImageDocument>& documents) {
-  const ImageInput input = small_image_input();
+inline void write_image_tokens(const std::string& path, const std::vector<ImageDocument>& documents,
+                               const ImageInput& input = small_image_input()) {
   TokenWriter writer(path, 100);
   writer.set_manifest(R"({"images":)" + to_json(input) + "}");
   for (const ImageDocument& document : documents) {
     std::vector<int32_t> tokens;
     std::vector<DocumentImage> images;
     for (const std::string& source : document.images) {
-      const auto begin = static_cast<int64_t>(tokens.size());
-      tokens.insert(tokens.end(), {91, 90, 90, 91});
       const ImageFacts facts = facts_of({.path = source});
       const ImageLayout layout = layout_of(input.rules, facts.size);
+      const auto begin = static_cast<int64_t>(tokens.size());
+      tokens.push_back(91);
+      tokens.insert(tokens.end(), static_cast<size_t>(layout.tokens), input.token);
+      tokens.push_back(91);
       images.push_back({.extent = {.begin = begin,
-                                   .end = begin + 4,
+                                   .end = begin + layout.tokens + 2,
                                    .tokens = layout.tokens,
                                    .frames = std::ssize(layout.frames),
                                    .patches = layout.patches},

@@ -84,10 +84,10 @@ std::vector<float> patches_of(const ImageRules& rules, const Sample& sample) {
     const std::string file = read_image(image.source);
     const ImageLayout layout = layout_of(rules, image.facts.size);
     const size_t begin = rows.size();
-    rows.resize(begin + static_cast<size_t>(layout.patches * 3 * rules.patch_size * rules.patch_size));
-    std::vector<int32_t> positions(static_cast<size_t>(layout.patches));
+    rows.resize(begin + static_cast<size_t>(layout.patches * rules.patch_width()));
+    std::vector<int32_t> positions(static_cast<size_t>(layout.patches * rules.axes()));
     write_patches(rules, layout, decoded(std::as_bytes(std::span(file))), rows.data() + begin,
-                  positions.data());
+                  positions.data(), layout.patches);
   }
   return rows;
 }
@@ -98,7 +98,7 @@ TEST_CASE("conversations with images have the ids and pixels that the processors
   const std::vector<Record> records = records_of(golden("chats.jsonl"));
   const std::vector<nlohmann::json> expected = lines_of(golden("expected.jsonl"));
   REQUIRE(records.size() >= 10);
-  REQUIRE(expected.size() == 5 * records.size());
+  REQUIRE(expected.size() == 7 * records.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string folder = expected[i]["folder"];
     CAPTURE(folder);
@@ -108,8 +108,7 @@ TEST_CASE("conversations with images have the ids and pixels that the processors
     CHECK(sample.tokens == expected[i]["ids"].get<std::vector<int32_t>>());
     const ImageRules& rules = encoder.image_input()->rules;
     const std::vector<float> rows = patches_of(rules, sample);
-    CHECK(std::ssize(rows) ==
-          expected[i]["patches"].get<int64_t>() * 3 * rules.patch_size * rules.patch_size);
+    CHECK(std::ssize(rows) == expected[i]["patches"].get<int64_t>() * rules.patch_width());
     CHECK(test::hash_of(std::as_bytes(std::span(rows))) == expected[i]["hash"]);
     const int64_t tokens =
         std::accumulate(sample.images.begin(), sample.images.end(), int64_t{0},
@@ -184,7 +183,7 @@ TEST_CASE(
                             "shows images is a list of parts, which the chat template of a model"}) == "");
   fs::copy_file(golden("idefics2/chat_template.jinja"), "text model/chat_template.jinja");
   CHECK(test::missing_from(error({.tokenizer = "text model"}, kChat),
-                           {"f.jsonl:3: an image has 64 tokens <image>", "makes 0", "image_token_id, 7"}) ==
+                           {"f.jsonl:3: an image has 64 image tokens", "makes 0", "image_token_id, 7"}) ==
         "");
 }
 

@@ -63,6 +63,16 @@ TEST_CASE("what the files of a model leave out is as in transformers 5") {
                                       .filter = ResizeFilter::lanczos,
                                       .scale = 2},
                             .token = 128257});
+  const ImageInput qwen = read(R"({"model_type": "qwen2_5_vl"})");
+  CHECK(qwen == ImageInput{.rules = {.family = ImageFamily::qwen2_vl,
+                                     .filter = ResizeFilter::bicubic,
+                                     .mean = {0.48145466f, 0.4578275f, 0.40821073f},
+                                     .std = {0.26862954f, 0.26130258f, 0.27577711f},
+                                     .scale = 2,
+                                     .fewest_pixels = 3136,
+                                     .most_pixels = 1003520,
+                                     .repeats = 2},
+                           .token = 151655});
 }
 
 TEST_CASE("rules are read from the files of published folders and of transformers 5") {
@@ -81,6 +91,22 @@ TEST_CASE("rules are read from the files of published folders and of transformer
   CHECK(read_image_input(folder_with(config, "", images), 700)->rules.longest_edge == 700);
 }
 
+TEST_CASE("the pixels that an image of Qwen may have are read in both forms, and bounded") {
+  const std::string config = R"({"model_type": "qwen2_vl", "image_token_id": 9})";
+  const std::string published = R"({"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14,
+    "merge_size": 2, "temporal_patch_size": 2})";
+  const ImageInput input = read(config, "", published);
+  CHECK(input == read(config, R"({"image_processor": {"size":
+    {"shortest_edge": 3136, "longest_edge": 12845056}}})"));
+  CHECK(input.token == 9);
+  CHECK(input.rules.fewest_pixels == 3136);
+  CHECK(input.rules.most_pixels == 12845056);
+  CHECK(read_image_input(folder_with(config, "", published), 768)->rules.most_pixels == 768 * 768);
+  CHECK(error(config, "", R"({"merge_size": 3})") ==
+        "a model/preprocessor_config.json: merge_size must be that of the model, 2");
+  CHECK(error(config, "", R"({"max_pixels": 3000})").find("3136 to 3000 pixels") != std::string::npos);
+}
+
 TEST_CASE("a folder without images, or without a config.json, has no rules") {
   CHECK_FALSE(read_image_input(folder_with(R"({"model_type": "llama"})")).has_value());
   CHECK_FALSE(read_image_input(folder_with("", "{}", "{}")).has_value());
@@ -88,12 +114,12 @@ TEST_CASE("a folder without images, or without a config.json, has no rules") {
 }
 
 TEST_CASE("rules come back from JSON") {
-  for (const char* const name : {"idefics2", "idefics2_whole", "idefics3", "smolvlm"}) {
+  for (const char* const name : {"idefics2", "idefics2_whole", "idefics3", "smolvlm", "qwen2_5_vl"}) {
     CAPTURE(name);
     const ImageInput input = read_image_input(golden_folder(name)).value();
     CHECK(parse_image_input(to_json(input)) == input);
-    ImageInput other = input;
-    other.rules.longest_edge += 1;
+    const ImageInput other = read_image_input(golden_folder(name), 100).value();
+    CHECK(parse_image_input(to_json(other)) == other);
     CHECK(to_json(other) != to_json(input));
   }
 }

@@ -36,6 +36,10 @@ std::istream& operator>>(std::istream& in, Seen& s) {
   s.rules.filter = named<ResizeFilter>(filter).value();
   s.rules.position_side = image_size / s.rules.patch_size;
   (s.rules.family == ImageFamily::idefics2 ? s.rules.latents : s.rules.scale) = units;
+  s.rules.most_pixels = s.rules.longest_edge;  // of qwen2_vl
+  s.rules.fewest_pixels = s.rules.shortest_edge;
+  s.rules.mean = s.rules.by_squares() ? kClipMean : ImageRules().mean;
+  s.rules.std = s.rules.by_squares() ? kClipStd : ImageRules().std;
   return in;
 }
 
@@ -72,11 +76,11 @@ TEST_CASE("a model sees of an image what the processors of transformers make of 
     REQUIRE(layout.patches == seen.patches);
     const std::string text = expansion(seen.rules, layout);
     CHECK(test::hash_of(std::as_bytes(std::span(text))) == seen.text);
-    std::vector<float> rows(
-        static_cast<size_t>(layout.patches * 3 * seen.rules.patch_size * seen.rules.patch_size));
-    std::vector<int32_t> positions(static_cast<size_t>(layout.patches));
+    CHECK(layout.patches <= most_patches(seen.rules));
+    std::vector<float> rows(static_cast<size_t>(layout.patches * seen.rules.patch_width()));
+    std::vector<int32_t> positions(static_cast<size_t>(layout.patches * seen.rules.axes()));
     write_patches(seen.rules, layout, test::noise(seen.image.width, seen.image.height, seen.seed),
-                  rows.data(), positions.data());
+                  rows.data(), positions.data(), layout.patches);
     CHECK(hash_of_all(rows) == seen.rows);
     CHECK(hash_of_all(positions) == seen.positions);
   }
@@ -96,6 +100,16 @@ TEST_CASE("patches of every grid have the positions of the model") {
     CHECK(position_buckets(n, side) == expected);
   }
   CHECK(grids == 5 * 70);
+}
+
+TEST_CASE("sides of images between the fewest and the most pixels keep their ratio") {
+  const ImageRules rules{.family = ImageFamily::qwen2_vl};
+  const auto size_of = [&](ImageSize image) { return layout_of(rules, image).frames.front().size; };
+  CHECK(size_of({98, 70}) == ImageSize{112, 56});  // 3.5 and 2.5 squares: to even ones
+  CHECK(size_of({4000, 3000}) == ImageSize{1148, 840});
+  CHECK(size_of({10, 10}) == ImageSize{56, 56});
+  CHECK(test::missing_from(error_of(rules, {10, 2001}), {"10 x 2001", "200"}) == "");
+  CHECK(error_of(rules, {10, 2000}) == "");
 }
 
 TEST_CASE("the text of an image names its tiles") {
@@ -123,6 +137,11 @@ TEST_CASE("rules that contradict each other, and images that they do not fit, ar
   CHECK(test::missing_from(error_of({.family = ImageFamily::idefics3, .tile_edge = 378, .scale = 2}, {9, 9}),
                            {"378", "14", "scale_factor = 2"}) == "");
   const ImageRules rules;
+  CHECK(test::missing_from(
+            error_of({.family = ImageFamily::qwen2_vl, .fewest_pixels = 9, .most_pixels = 8}, {9, 9}),
+            {"9 to 8"}) == "");
+  CHECK(test::missing_from(error_of({.family = ImageFamily::qwen2_vl, .most_pixels = 17'000'000}, {9, 9}),
+                           {"17000000", "4096"}) == "");
   const Image other = test::noise(8, 6, 1);
   CHECK(test::missing_from(test::error_of([&] {
                              write_patches(rules, layout_of(rules, {8, 8}), other, nullptr, nullptr);

@@ -275,7 +275,8 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   const auto error = [](ModelConfig c) { return test::error_of([&] { resolved(c); }); };
   CHECK(error({.family = "bert"}) ==
         "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, "
-        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm");
+        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, "
+        "qwen2_5_vl");
   CHECK(error({.layers = 1, .hidden = 10, .heads = 3, .vocab = 5}) ==
         "model.heads = 3 does not divide model.hidden = 10; change one of them or set model.head_dim");
   CHECK(error({.layers = 1, .hidden = 8, .heads = 4, .kv_heads = 3, .vocab = 5}) ==

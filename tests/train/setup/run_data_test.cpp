@@ -31,7 +31,7 @@ std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t
   return test::error_of([&] { RunData data(kPath, setup_of(of_model, pad, wanted), false); });
 }
 
-// A model that reads the images of write_image_tokens().
+// A model of idefics2 that reads the images of write_image_tokens().
 VisionConfig small_vision() {
   const ImageInput input = test::small_image_input();
   VisionConfig vision;
@@ -91,6 +91,7 @@ TEST_CASE("a file with images says how full its sequences are, and what was drop
   const std::string picture = test::picture("rgb.jpeg");  // 8 patches, 4 tokens
   test::write_image_tokens(kPath, {{{picture}, 4}, {{picture, picture}, 2}, {{}, 4}});
   RunSetup setup = setup_of(100, 1, 0, Packing::none);
+  setup.model.family = "idefics2";
   setup.model.vision = small_vision();
   setup.max_patches = 10;
   CHECK(RunData(kPath, setup, false).describe() ==
@@ -107,6 +108,9 @@ TEST_CASE("images are refused by a model of text, and if the model reads them ot
         "run_data_test.tok: has images, and the model, a llama, reads only text: set model.init_from to a "
         "model that reads images");
   setup.model.vision = small_vision();
+  setup.model.family = "qwen2_vl";
+  CHECK(test::missing_from(error(), {kPath, "images of idefics2", "a qwen2_vl", "make it again"}) == "");
+  setup.model.family = "idefics2";
   CHECK(error() == "");
   setup.model.vision->image_token = 91;
   CHECK(error() ==
