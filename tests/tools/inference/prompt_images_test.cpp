@@ -1,0 +1,106 @@
+#include "tools/inference/prompt_images.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/config.h"
+#include "source_dir.h"
+#include "tests/golden.h"
+#include "tests/test.h"
+#include "tools/inference/continuation.h"
+
+using namespace flatshard;
+
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+// Logits of size 10 after sums in another order; greedy tokens are further apart (image_answers.py).
+constexpr double kTolerance = 1e-3;
+
+struct Answer {
+  std::string folder;
+  Tokens prompt, greedy;
+  std::vector<double> logits;
+  double margin;
+};
+
+Answer answer_of(const std::string& family) {
+  const auto expected = test::load_golden("image_answers/" + family + "/expected");
+  const auto ids = [&](const char* of) {
+    const std::vector<double>& values = expected.at(of).values;
+    return Tokens(values.begin(), values.end());
+  };
+  return {.folder = str(kSourceDir, "/tests/golden/image_answers/", family),
+          .prompt = ids("prompt"),
+          .greedy = ids("greedy"),
+          .logits = expected.at("logits").values,
+          .margin = expected.at("margin").values.front()};
+}
+
+PromptImages images_of(const std::string& folder) {
+  const std::string pictures = str(kSourceDir, "/tests/golden/images/");
+  Conversation conversation;
+  conversation.add("user", "", {{.path = pictures + "rgb.jpeg"}, {.path = pictures + "orientation_6.jpeg"}});
+  find_image_sizes(conversation);
+  return read_images(read_image_input(folder).value(), conversation);
+}
+
+Tokens continued(Generator& generator, int64_t count) {
+  return continue_text(generator, count, Sampler({.temperature = 0}), {}, {}).tokens;
+}
+
+}  // namespace
+
+TEST_CASE("greedy answers about images are those of transformers, in every family that reads images") {
+  for (const Family& f : families()) {
+    if (!f.connector) continue;
+    CAPTURE(f.name);
+    const Answer answer = answer_of(f.name);
+    REQUIRE(answer.greedy.size() == 30);
+    CHECK(answer.margin > 20 * kTolerance);
+    Generator generator(answer.folder,
+                        {.capacity = static_cast<int64_t>(answer.prompt.size() + answer.greedy.size())});
+    generator.read_prompt(0, answer.prompt, images_of(answer.folder));
+    double error = 0;
+    for (size_t i = 0; i < answer.logits.size(); ++i)
+      error = std::max(error, std::abs(generator.logits(0)[i] - answer.logits[i]));
+    CHECK(error < kTolerance);
+    CHECK(continued(generator, 30) == answer.greedy);
+  }
+}
+
+TEST_CASE("an answer about images goes on wherever its text is read from") {
+  for (const std::string family : {"idefics2", "qwen2_5_vl"}) {
+    CAPTURE(family);
+    const Answer answer = answer_of(family);
+    const PromptImages images = images_of(answer.folder);
+    Generator generator(answer.folder, {.capacity = 100});
+    Tokens text = answer.prompt;
+    text.insert(text.end(), answer.greedy.begin(), answer.greedy.begin() + 12);
+    for (const size_t kept : {answer.prompt.size(), text.size(), answer.prompt.size() - 2, size_t{1}}) {
+      CAPTURE(kept);
+      generator.read_changes(0, {text.data(), kept}, kept < 6 ? PromptImages{} : images);
+      generator.read_changes(0, text, images);
+      CHECK(continued(generator, 18) == Tokens(answer.greedy.begin() + 12, answer.greedy.end()));
+    }
+  }
+}
+
+TEST_CASE("texts with and without images are continued in one batch as alone") {
+  for (const std::string family : {"smolvlm", "qwen2_vl"}) {
+    CAPTURE(family);
+    const Answer answer = answer_of(family);
+    const Sampler greedy({.temperature = 0});
+    const std::vector<Request> requests{{.prompt = {1, 2, 3}, .most_tokens = 40, .sampler = greedy},
+                                        {.prompt = answer.prompt,
+                                         .most_tokens = 30,
+                                         .sampler = greedy,
+                                         .images = [&] { return images_of(answer.folder); }},
+                                        {.prompt = {5}, .most_tokens = 40, .sampler = greedy}};
+    Generator one(answer.folder, {.capacity = 150}), two(answer.folder, {.texts = 2, .capacity = 150});
+    const auto alone = continue_prompts(one, requests, {}), together = continue_prompts(two, requests, {});
+    CHECK(alone[1].tokens == answer.greedy);
+    for (size_t i = 0; i < requests.size(); ++i) CHECK(together[i].tokens == alone[i].tokens);
+  }
+}
