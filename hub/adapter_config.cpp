@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "hub/peft_names.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -178,8 +179,10 @@ struct WrittenTargets {
   bool with_layers = true;
 };
 
-WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters) {
+WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters, const std::string& family) {
   json listed = json::array();
+  for (const auto& [path, adapter] : adapters) listed.push_back(peft_name(family, path));
+  if (has_peft_names(family)) return {.targets = listed, .with_layers = false};
   if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return {*list};
   if (is_all_linear(lora.targets)) {
     std::set<std::string> ends;
@@ -187,7 +190,6 @@ WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters
     return {ends};
   }
   if (lora.layers.empty()) return {std::get<std::string>(lora.targets)};
-  for (const auto& [path, adapter] : adapters) listed.push_back(path);
   return {.targets = listed, .with_layers = false};
 }
 
@@ -246,9 +248,10 @@ AdapterConfig read_adapter_config(const std::string& path, std::vector<std::stri
   return config;
 }
 
-std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters) {
+std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters,
+                                const std::string& family) {
   const LoraConfig& lora = config.lora;
-  const WrittenTargets written = targets_to_write(lora, adapters);
+  const WrittenTargets written = targets_to_write(lora, adapters, family);
   json out{{"alpha_pattern", exceptions_to_write(lora.alpha_pattern)},
            {"base_model_name_or_path", text_or_null(config.base)},
            {"bias", name_of(lora.bias)},

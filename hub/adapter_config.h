@@ -25,8 +25,9 @@ struct AdapterConfig {
 
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings);
 
-// The keys that every version of PEFT reads, sorted. `adapters` is what the config chose: where PEFT
-// refuses the way the config names them, the file lists them.
-std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters);
+// The keys that every version of PEFT reads, sorted. `adapters` is what the config chose in a base of this
+// family: where PEFT refuses the way the config names them, or has other names for them, the file lists them.
+std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters,
+                                const std::string& family);
 
 }  // namespace flatshard

@@ -5,6 +5,7 @@
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
 #include "hub/model_folder.h"
+#include "hub/peft_names.h"
 #include "model/names.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -48,6 +49,7 @@ std::string adapter_tensor_name(const std::string& parameter) { return kPrefix +
 
 AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
     : folder_(folder),
+      family_(base.config().family),
       config_(read_adapter_config(folder + "/" + kAdapterConfigName, warnings_)),
       tensors_(folder, kAdapterStem),
       tied_(*base.config().tied),
@@ -74,7 +76,7 @@ void AdapterFolder::check_names(const Model& base) {
           ", as those of PEFT's LoRA adapters do");
     check(float_dtype(*entry).has_value(), tensors_.path(), ": ", shown, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
-    std::string parameter = name.substr(std::size(kPrefix) - 1);
+    std::string parameter = name_in_files(family_, name.substr(std::size(kPrefix) - 1));
     // PEFT copies the weight of a head that has an adapter.
     if (const size_t at = parameter.rfind(kBaseLayer); at != std::string::npos)
       parameter.erase(at, std::size(kBaseLayer) - 1);
@@ -118,7 +120,7 @@ void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEnt
 void AdapterFolder::add_replaced(const std::string& parameter, const SafetensorsEntry& entry,
                                  const Shapes& shapes) {
   if (tied_ && parameter == head_) {
-    const SafetensorsEntry* embedding = tensors_.find(adapter_tensor_name(embedding_));
+    const SafetensorsEntry* embedding = tensors_.find(tensor_name(embedding_));
     check(embedding && same_bits(entry, *embedding), tensors_.path(), ": ", entry.name,
           " differs from the embedding, but the base ties the two: this is not supported");
     return;
@@ -141,7 +143,7 @@ void AdapterFolder::check_layers() {
   for (const auto& [path, rank] : ranks_) {
     paths.push_back(path);
     for (const char* end : {kA, kB})
-      check(has(path + end), tensors_.path(), ": ", adapter_tensor_name(path + end), " is missing");
+      check(has(path + end), tensors_.path(), ": ", tensor_name(path + end), " is missing");
   }
   AdapterChoice choice = adapters_of(config_.lora, paths);
   adapters_ = std::move(choice.adapters);
@@ -165,6 +167,10 @@ void AdapterFolder::check_vocabulary(const Shapes& shapes) {
           " rows in ", own ? "this file" : "the base", ", but the adapter resizes the vocabulary to ",
           vocab_);
   }
+}
+
+std::string AdapterFolder::tensor_name(const std::string& parameter) const {
+  return adapter_tensor_name(peft_name(family_, parameter));
 }
 
 bool AdapterFolder::has(const std::string& parameter) const { return entries_.contains(parameter); }

@@ -18,8 +18,8 @@ namespace flatshard {
 
 inline constexpr const char* kAdapterStem = "adapter_model";
 
-// The name in an adapter file of a parameter: of model.layers.0.mlp.up_proj.lora_A.weight it is
-// base_model.model.model.layers.0.mlp.up_proj.lora_A.weight.
+// The name in an adapter file of a parameter that PEFT knows by this name (peft_names.h): of
+// model.layers.0.mlp.up_proj.lora_A.weight it is base_model.model.model.layers.0.mlp.up_proj.lora_A.weight.
 std::string adapter_tensor_name(const std::string& parameter);
 
 class AdapterFolder {
@@ -64,10 +64,11 @@ class AdapterFolder {
   void add_replaced(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
   void check_layers();
   void check_vocabulary(const Shapes& shapes);
+  std::string tensor_name(const std::string& parameter) const;
   std::vector<float> read_all(const std::string& parameter) const;
   void load(const std::string& weight, const Adapter& adapter);
 
-  std::string folder_;
+  std::string folder_, family_;
   std::vector<std::string> warnings_;
   AdapterConfig config_;
   TensorFolder tensors_;

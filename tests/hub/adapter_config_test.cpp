@@ -107,7 +107,7 @@ TEST_CASE("adapter_config.json is written with the classic keys of PEFT, sorted"
                              .revision = {},
                              .layers_pattern = {},
                              .kept = {}};
-  CHECK(adapter_config_json(config, {}) == R"({
+  CHECK(adapter_config_json(config, {}, "llama") == R"({
   "alpha_pattern": {},
   "auto_mapping": null,
   "base_model_name_or_path": "models/base",
@@ -154,8 +154,8 @@ TEST_CASE("adapter_config.json is read back as it was written") {
   config.revision = "main";
   config.fan_in_fan_out = true;
   config.kept["auto_mapping"] = R"({"parent_library":"x"})";
-  const std::string text = adapter_config_json(config, {});
-  CHECK(adapter_config_json(read(text).config, {}) == text);
+  const std::string text = adapter_config_json(config, {}, "llama");
+  CHECK(adapter_config_json(read(text).config, {}, "llama") == text);
 }
 
 TEST_CASE("targets that PEFT refuses or that other readers do not know are written as a list") {
@@ -163,11 +163,11 @@ TEST_CASE("targets that PEFT refuses or that other readers do not know are writt
   config.lora = {.rank = 8, .targets = "all-linear", .layers = {1}};
   const Adapters adapters{{"model.layers.1.mlp.up_proj", {.rank = 8, .scale = 2}},
                           {"model.layers.1.self_attn.q_proj", {.rank = 8, .scale = 2}}};
-  AdapterConfig written = read(adapter_config_json(config, adapters)).config;
+  AdapterConfig written = read(adapter_config_json(config, adapters, "llama")).config;
   CHECK(std::get<Texts>(written.lora.targets) == Texts{"q_proj", "up_proj"});
   CHECK(written.lora.layers == std::vector<int64_t>{1});
   config.lora.targets = ".*(q|up)_proj";
-  written = read(adapter_config_json(config, adapters)).config;
+  written = read(adapter_config_json(config, adapters, "llama")).config;
   CHECK(std::get<Texts>(written.lora.targets) ==
         Texts{"model.layers.1.mlp.up_proj", "model.layers.1.self_attn.q_proj"});
   CHECK(written.lora.layers.empty());

@@ -181,7 +181,7 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
                                 // PEFT has no name for a base with an adapter merged into it.
                                 .base = merges ? "" : setup.config.init_from,
                                 .fan_in_fan_out = param_names(setup.model.family).transposed_weights};
-    documents.adapter_config_json = adapter_config_json(adapter, setup.model.adapters);
+    documents.adapter_config_json = adapter_config_json(adapter, setup.model.adapters, setup.model.family);
     if (!adapter.base.empty() && !base.empty())
       documents.adapter_base_json =
           adapter_base_json({.folder = std::filesystem::absolute(adapter.base).lexically_normal().string(),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "checkpoint/float_values.h"
+#include "hub/peft_names.h"
 #include "hub/value_writer.h"
 #include "model/names.h"
 #include "runtime/memory.h"
@@ -34,7 +35,7 @@ void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
   const auto visit_blocks = [&](const std::string& name, int64_t first, const Tensor& values) {
     for (int64_t at = 0; at < values.size(); at += kBlock)
-      visit(files.prefix + name, first + at, values.slice(at, std::min(at + kBlock, values.size())));
+      visit(files.tensor_name(name), first + at, values.slice(at, std::min(at + kBlock, values.size())));
   };
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
     for (const auto& [param, first, values] : layout.values_in_shard(unit.shard_index(), shard))
@@ -100,6 +101,10 @@ void check_finite(const std::string& tensor, int64_t first, std::span<const floa
 
 }  // namespace
 
+std::string ShardFiles::tensor_name(const std::string& parameter) const {
+  return adapts.empty() ? parameter : adapter_tensor_name(peft_name(adapts, parameter));
+}
+
 std::vector<ShardFiles> shard_files(Engine& engine, bool grown) {
   const Model& model = engine.model();
   const bool adapters = !model.config().adapters.empty();
@@ -117,10 +122,10 @@ std::vector<ShardFiles> shard_files(Engine& engine, bool grown) {
     for (const FlatLayout::Extent& extent : trainable.extents())
       trained.emplace(unit[extent.param].name, &optimizer);
   }
-  const std::string prefix = adapters ? adapter_tensor_name("") : "";
-  std::vector<ShardFiles> files{{adapters ? kAdapterStem : kWeightsStem, true, prefix, std::move(stored)}};
+  const std::string adapts = adapters ? model.config().family : "";
+  std::vector<ShardFiles> files{{adapters ? kAdapterStem : kWeightsStem, true, adapts, std::move(stored)}};
   for (const char* set : engine.unit_options().optimizer->sets())
-    files.push_back({set, false, prefix, trained});
+    files.push_back({set, false, adapts, trained});
   return files;
 }
 
@@ -146,7 +151,7 @@ TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
     const auto param = files.params.find(spec.name);
     if (param == files.params.end()) continue;
-    spec.name.insert(0, files.prefix);
+    spec.name = files.tensor_name(spec.name);
     if (files.weights) {
       specs.push_back(spec);
       continue;

@@ -30,9 +30,11 @@ namespace flatshard {
 struct ShardFiles {
   const char* stem;
   bool weights;          // masters and frozen values; otherwise the states whose set is the stem
-  std::string prefix{};  // of the tensors' names
+  std::string adapts{};  // the family of the base, in the files of an adapter
   // The parameters it has tensors for, each with the optimizer of its unit; null in the set of weights.
   std::map<std::string, const OptimizerKind*> params{};
+
+  std::string tensor_name(const std::string& parameter) const;
 };
 
 // The sets of a model's checkpoints; the weights first. `grown`: the vocabulary is larger than that of the
