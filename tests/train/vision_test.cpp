@@ -1,15 +1,10 @@
 // Runs of models that read images, through the program train.
 
-#include <filesystem>
-
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
-#include "hub/resident_model.h"
-#include "runtime/whole_file.h"
-#include "tests/small_model.h"
+#include "hub/model_folder.h"
 #include "tests/test.h"
-#include "tests/text/data/image_tokens.h"
-#include "tests/workshop.h"
+#include "tests/train/image_workshop.h"
 
 using namespace flatshard;
 
@@ -17,40 +12,21 @@ namespace {
 
 std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
 
-// A model of this family, whose text has the sizes of the workshop's config.
-ModelConfig model_for_workshop(const std::string& family, int64_t vocab = test::Workshop::kVocab) {
-  ModelConfig c = test::small_model(family, vocab);
-  c.hidden = 24;
-  c.heads = c.kv_heads = 2;
-  c.head_dim = c.query_scalar = 12;
-  c.ffn = 40;
-  return c;
-}
-
-test::Workshop workshop_with(const std::string& folder, const ModelConfig& c) {
-  test::Workshop workshop(folder);
-  StreamGroup streams(Device::cpu());
-  const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
-  test::fill_random(model, 0.1f);
-  test::write_model_folder(workshop.file("model"), model);
-  return workshop;
-}
-
-constexpr const char* kPictures[] = {"orientation_6.jpeg", "rgb_8.png"};  // of different sizes
-
 const std::string kOptions = " --model.init_from=model --train.steps=3 --train.eval_every=2 ";
 
 bool reads_images(const std::string& parameter) {
-  return parameter.starts_with("model.vision_model.") || parameter.starts_with("model.connector.");
+  for (const char* part : {"model.vision_model.", "model.connector.", "visual."})
+    if (parameter.starts_with(part)) return true;
+  return false;
 }
 
 }  // namespace
 
 TEST_CASE("models that read images have the same bits on any number of ranks and stages") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  for (const std::string family : {"idefics2", "idefics3"}) {
+  for (const std::string family : {"idefics2", "idefics3", "qwen2_vl", "qwen2_5_vl"}) {
     CAPTURE(family);
-    const test::Workshop workshop = workshop_with("vision_" + family, model_for_workshop(family));
+    const test::Workshop workshop = test::workshop_with("vision_" + family, test::model_for_workshop(family));
     const test::Finished whole = workshop.train(1, kOptions + "--run.dir=whole");
     REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
     const auto same = [&](int ranks, const std::string& options) {
@@ -67,25 +43,9 @@ TEST_CASE("models that read images have the same bits on any number of ranks and
   }
 }
 
-TEST_CASE("training on images has the same bits on ranks of which some have none, and resumes") {
-  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const ImageInput input = test::small_image_input();
-  ModelConfig c = model_for_workshop("idefics2", 100);
-  c.vision->patch_size = input.rules.patch_size;
-  c.vision->image_size = input.rules.position_side * input.rules.patch_size;
-  c.vision->perceiver.latents = input.rules.latents;
-  c.vision->image_token = input.token;
-  const test::Workshop workshop = workshop_with("vision_images", c);
-  write_whole_file(workshop.file("model/preprocessor_config.json"),
-                   R"({"size": {"longest_edge": 16, "shortest_edge": 8}, "do_image_splitting": false})");
-  const std::string a = test::picture(kPictures[0]), b = test::picture(kPictures[1]);
-  std::vector<test::ImageDocument> documents;
-  for (int i = 0; i < 24; ++i)
-    documents.push_back({.images = i % 3 == 0   ? std::vector<std::string>{a, b}
-                                   : i % 3 == 1 ? std::vector<std::string>{b}
-                                                : std::vector<std::string>{},
-                         .text = 4 + i % 5});
-  test::write_image_tokens(workshop.file("images.tok"), documents);
+namespace {
+
+void check_runs_on_images(const test::Workshop& workshop) {
   const std::string options =
       " --model.vocab=100 --model.init_from=model --data.train=images.tok --data.eval=images.tok "
       "--data.packing=none "
@@ -110,8 +70,18 @@ TEST_CASE("training on images has the same bits on ranks of which some have none
   }
 }
 
+}  // namespace
+
+TEST_CASE("training on images has the same bits on ranks of which some have none, and resumes") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const std::string family : {"idefics2", "idefics3", "qwen2_5_vl"}) {
+    CAPTURE(family);
+    check_runs_on_images(test::workshop_with_images("vision_images_" + family, family));
+  }
+}
+
 TEST_CASE("without images the layers that read them stay as they are") {
-  const test::Workshop workshop = workshop_with("vision_text", model_for_workshop("idefics2"));
+  const test::Workshop workshop = test::workshop_with("vision_text", test::model_for_workshop("idefics2"));
   const test::Finished run = workshop.train(1, kOptions + "--optimizer.weight_decay=0 --run.dir=run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const TensorFolder before(workshop.file("model"), kWeightsStem),
@@ -129,9 +99,9 @@ TEST_CASE("without images the layers that read them stay as they are") {
 
 TEST_CASE("models that read images are refused in pipeline stages with tied embeddings") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  ModelConfig tied = model_for_workshop("idefics3");
+  ModelConfig tied = test::model_for_workshop("idefics3");
   tied.tied = true;
-  const test::Workshop workshop = workshop_with("vision_tied", tied);
+  const test::Workshop workshop = test::workshop_with("vision_tied", tied);
   const test::Finished run = workshop.train(2, kOptions + "--parallel.stages=2 --run.dir=refused");
   CHECK(run.exit_code == 1);
   CHECK_MESSAGE(run.output.find("with tied embeddings: set it to 1") != std::string::npos, run.output);
@@ -139,7 +109,8 @@ TEST_CASE("models that read images are refused in pipeline stages with tied embe
 
 TEST_CASE("adapters and 4-bit weights of a model that reads images have the same bits on two ranks") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const test::Workshop workshop = workshop_with("vision_adapters", model_for_workshop("idefics2"));
+  const test::Workshop workshop =
+      test::workshop_with("vision_adapters", test::model_for_workshop("idefics2"));
   const std::string lora =
       kOptions +
       "--quant.base=nf4 --lora.rank=2 --lora.targets='.*(text_model|connector|vision_model).*"
