@@ -104,6 +104,7 @@ bool LiveReport::write(PageState::Kind kind, const std::string& reason, Clock::d
       page_.front().curves = curves_;
       page_.front().samples = samples_;
     }
+    page_.front().timeline = read_timeline(std::filesystem::path(path_).parent_path().string());
     const PageState state{.kind = kind,
                           .progress = str("step ", with_commas(page_.front().curves.last.step), " of ",
                                           with_commas(total_steps_)),

@@ -30,6 +30,7 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("tokens_per_second", m.tokens_per_second);
   visit("all_tokens_per_second", m.all_tokens_per_second);
   visit("step_seconds", m.step_seconds);
+  visit("predicted_seconds", m.predicted_seconds);
   visit("mfu", m.mfu);
   visit("mfu_causal", m.mfu_causal);
   visit("mfu_is_bound", m.mfu_is_bound);

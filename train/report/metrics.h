@@ -44,6 +44,8 @@ struct StepMetrics {
   // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
   // then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
+  // In the first line after a start: the step_seconds that the simulator predicted.
+  std::optional<double> predicted_seconds{};
   std::optional<double> exposed_comm_seconds{};  // several ranks on CPUs: compute waiting for communication
   std::optional<double> save_seconds{};          // training paused for checkpoints
   // The last checkpoint completed since the previous line: its size, and the time to write it, which mostly

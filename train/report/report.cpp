@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostConfigBytes = 1 << 20;
+constexpr int64_t kMostConfigBytes = 1 << 20, kMostTimelineBytes = 1 << 20;
 constexpr char kNothing[] = "\u2013";
 // How every page begins, and how write_report() recognises one.
 constexpr std::string_view kMark =
@@ -62,6 +62,12 @@ Row best_evaluation(const RunCurves& c) {
           true};
 }
 
+Row median_step(const RunCurves& c) {
+  const std::optional<double> seconds = c.step_seconds.value();
+  return {"Median step", seconds ? human_seconds(*seconds) : kNothing,
+          c.predicted_seconds ? str("predicted ", human_seconds(*c.predicted_seconds)) : "no prediction"};
+}
+
 Row median_mfu(const RunCurves& c) {
   const std::string at_most = c.mfu_is_bound ? "at most " : "";
   const auto percent = [&](const SampledMedian& share) {
@@ -83,6 +89,7 @@ std::vector<Row> summary(const RunCurves& c) {
       best_evaluation(c),
       {"Tokens", human_count(static_cast<double>(c.last.tokens)), with_commas(c.last.tokens)},
       {"Median tokens/s", speed ? human_count(*speed) : kNothing, "all ranks"},
+      median_step(c),
       median_mfu(c),
       {"Time", c.elapsed_seconds < 60 ? human_seconds(c.elapsed_seconds) : human_duration(c.elapsed_seconds),
        c.has_elapsed_times     ? "with evaluations and checkpoints"
@@ -172,6 +179,11 @@ std::string notes_html(const std::vector<ReportedRun>& runs) {
   return html;
 }
 
+std::string timeline_html(const ReportedRun& run) {
+  if (run.timeline.empty()) return "";
+  return str("<h2>Timeline of a step</h2>\n<div class=\"wide\">\n", run.timeline, "</div>\n");
+}
+
 std::string config_html(const ReportedRun& run, bool named) {
   return str("<details>\n<summary>Resolved config", named ? " of " + escaped(run.name) : "",
              "</summary>\n<pre>", escaped(run.config), "</pre>\n</details>\n");
@@ -199,8 +211,8 @@ std::string report_page(const std::vector<ReportedRun>& runs, const std::optiona
                   : "<p>There are no steps yet.</p>\n",
       "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
       "<div id=\"switches\"></div>\n<div id=\"charts\"></div>\n",
-      notes_html(runs), compares ? "" : samples_html(runs.front().samples),
-      compares ? differences_html(runs) : "", configs,
+      notes_html(runs), compares ? "" : timeline_html(runs.front()),
+      compares ? "" : samples_html(runs.front().samples), compares ? differences_html(runs) : "", configs,
       "</main>\n<script type=\"application/json\" id=\"data\">", charts_json(curves), "</script>\n<script>\n",
       kReportScript, "</script>\n</body>\n</html>\n");
 }
@@ -208,6 +220,13 @@ std::string report_page(const std::vector<ReportedRun>& runs, const std::optiona
 std::string name_of_folder(const std::string& folder) {
   const fs::path path = fs::absolute(folder).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+std::string read_timeline(const std::string& folder) {
+  const fs::path path = fs::path(folder) / "overlap.svg";
+  std::error_code none;
+  const bool fits = fs::is_regular_file(path, none) && fs::file_size(path, none) <= kMostTimelineBytes;
+  return fits ? read_whole_file(path.string(), kMostTimelineBytes) : "";
 }
 
 ReportedRun read_reported_run(const std::string& folder) {
@@ -218,7 +237,8 @@ ReportedRun read_reported_run(const std::string& folder) {
   return {.name = name_of_folder(folder),
           .config = read_whole_file((path / "config.toml").string(), kMostConfigBytes),
           .curves = RunCurves(read_latest_metrics((path / "metrics.jsonl").string())),
-          .samples = read_samples((path / "samples.jsonl").string())};
+          .samples = read_samples((path / "samples.jsonl").string()),
+          .timeline = read_timeline(folder)};
 }
 
 void write_report(const std::string& path, const std::string& page) {

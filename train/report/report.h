@@ -1,8 +1,8 @@
 #pragma once
 // The report page: self-contained HTML that needs no network and no other files. Of one run it shows a
-// summary, curves over steps, tokens or time with the values under the pointer, samples, and the resolved
-// config; of
-// several runs also the config keys in which they differ. It can be rebuilt from a run folder at any time.
+// summary, curves over steps, tokens or time with the values under the pointer, with run.trace the timeline
+// of a step, samples, and the resolved config; of several runs also the config keys in which they differ. It
+// can be rebuilt from a run folder at any time.
 
 #include <optional>
 #include <string>
@@ -18,6 +18,7 @@ struct ReportedRun {
   std::string config;  // as TOML
   RunCurves curves;
   std::vector<SampleText> samples{};
+  std::string timeline{};  // overlap.svg
 };
 
 // The state of a run, for a page that the run itself writes.
@@ -36,9 +37,12 @@ inline constexpr size_t kMostComparedRuns = 16;
 std::string report_page(const std::vector<ReportedRun>& runs,
                         const std::optional<PageState>& state = std::nullopt);
 
-// Reads metrics.jsonl, samples.jsonl and config.toml of a run folder. The run may be alive, or it may have
-// crashed. An Error if the folder does not contain the files of a run.
+// Reads metrics.jsonl, samples.jsonl, config.toml and overlap.svg of a run folder. The run may be alive, or
+// it may have crashed. An Error if the folder does not contain the files of a run.
 ReportedRun read_reported_run(const std::string& folder);
+
+// overlap.svg of a run folder; "" if there is none, or if it is larger than a page should be.
+std::string read_timeline(const std::string& folder);
 
 // The last component of a folder's path.
 std::string name_of_folder(const std::string& folder);

@@ -59,6 +59,7 @@ void RunCurves::add(const StepMetrics& m) {
         !best_eval || *m.eval_loss < *best_eval->eval_loss || std::isnan(*best_eval->eval_loss);
     if (better) best_eval = m;
   }
+  if (m.predicted_seconds) predicted_seconds = m.predicted_seconds;
   if (m.skipped || !std::isfinite(m.loss)) marks.add(m.step, 0);
   add_finite(eval_loss, m.step, m.eval_loss);
   add_of_files(file_eval_losses, m.step, m.file_eval_losses);
@@ -72,6 +73,7 @@ void RunCurves::add(const StepMetrics& m) {
   add_finite(throughput, m.step, m.tokens_per_second);
   memory.add(m.step, static_cast<double>(m.memory_bytes));
   tokens_per_second.add(m.tokens_per_second);
+  step_seconds.add(m.step_seconds);
   mfu_is_bound = mfu_is_bound || m.mfu_is_bound;
   mfu.add(m.mfu);
   mfu_causal.add(m.mfu_causal);

@@ -36,8 +36,9 @@ struct RunCurves {
   std::optional<StepMetrics> best_eval{};
   double elapsed_seconds = 0;  // of lines without the time: their steps only
   bool has_elapsed_times = true;
-  SampledMedian tokens_per_second, mfu, mfu_causal;
-  bool mfu_is_bound = false;  // of at least one step
+  SampledMedian tokens_per_second, step_seconds, mfu, mfu_causal;
+  std::optional<double> predicted_seconds{};  // of a step, since the last start
+  bool mfu_is_bound = false;                  // of at least one step
 
   // Skipped steps are only in `marks`, `loss_scale` and the last two.
   ThinnedCurve loss, eval_loss, lr, grad_norm, throughput, memory, loss_scale;

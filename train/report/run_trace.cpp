@@ -72,7 +72,10 @@ std::string RunTrace::write() {
     if (!complete || last_ + 1 < *steps_->first + steps_->count)
       line += str(", as it is limited to ", kMostTraceBytes / 1'000'000, " MB");
   });
-  warn_on_error([&] { write_trace_picture(folder_ + "/overlap.svg", trace_, world_, clock_); });
+  warn_on_error([&] {
+    write_trace_picture(folder_ + "/overlap.svg", trace_, world_, clock_,
+                        predicted_ ? &*predicted_ : nullptr);
+  });
   return world_.rank() == 0 ? line : "";
 }
 

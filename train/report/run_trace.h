@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "comm/clock.h"
 #include "comm/world.h"
 #include "runtime/trace.h"
 #include "train/config/trace_steps.h"
+#include "train/simulate/simulated_trace.h"
 
 namespace flatshard {
 
@@ -19,6 +21,8 @@ class RunTrace {
   // Collective. Writes into `folder`; without steps it does nothing. An Error if the run ends before them.
   RunTrace(const std::optional<TraceSteps>& steps, std::string folder, int64_t total_steps, World& world);
 
+  // The simulated step, which the picture shows below the real one; needed on rank 0 only.
+  void compare_with(std::optional<SimulatedTrace> predicted) { predicted_ = std::move(predicted); }
   // For the streams; null without steps.
   Trace* trace() { return steps_ ? &trace_ : nullptr; }
   // Around every step, by its data_step.
@@ -39,6 +43,7 @@ class RunTrace {
   std::string folder_;
   World& world_;
   Trace trace_;
+  std::optional<SimulatedTrace> predicted_;
   ClockOffset clock_;
   std::optional<int> row_;  // of the steps
   Trace::Clock::time_point begin_{};

@@ -44,6 +44,12 @@ const Kind* kind_of(const std::string& row, const std::string& name) {
   return nullptr;  // single ops inside a stage
 }
 
+std::string milliseconds(double us) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << us * 1e-3 << " ms";
+  return std::move(text).str();
+}
+
 std::string escaped(const std::string& text) {
   std::string xml;
   for (const char c : text) xml += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
@@ -63,6 +69,8 @@ std::vector<Span> spans_if(const Trace& trace, const ClockOffset& offset, Condit
   return found;
 }
 
+double length_of(const Span& span) { return span.end - span.begin; }
+
 bool is_step(const Span& span) { return span.name.starts_with("step "); }
 
 // The index of the step of median length, the first one ignored if there are others; -1 if there is none.
@@ -70,9 +78,7 @@ int64_t median_step(const std::vector<Span>& steps) {
   std::vector<int64_t> order;
   for (int64_t i = steps.size() > 1 ? 1 : 0; i < std::ssize(steps); ++i) order.push_back(i);
   if (order.empty()) return -1;
-  const auto length = [&](int64_t i) {
-    return steps[static_cast<size_t>(i)].end - steps[static_cast<size_t>(i)].begin;
-  };
+  const auto length = [&](int64_t i) { return length_of(steps[static_cast<size_t>(i)]); };
   const auto middle = order.begin() + std::ssize(order) / 2;
   std::nth_element(order.begin(), middle, order.end(),
                    [&](int64_t a, int64_t b) { return length(a) < length(b); });
@@ -82,10 +88,21 @@ int64_t median_step(const std::vector<Span>& steps) {
 // One step on all ranks.
 struct Moment {
   std::string step{};
-  double begin = 0, end = 0;        // from the first rank's begin to the last rank's end
+  double begin = 0, end = 0;        // from the first rank's begin to the end of everything drawn
+  double measured_end = 0;          // of the last rank
   int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
   std::string what{};               // of which ranks
+  const SimulatedTrace* predicted = nullptr;
+
+  int blocks() const { return ranks + (predicted ? static_cast<int>(predicted->ranks.size()) : 0); }
 };
+
+// The step of a simulated trace.
+Span step_of(const SimulatedTrace& simulated) {
+  const std::vector<Span> steps = spans_if(*simulated.ranks.front(), {}, is_step);
+  check(!steps.empty(), "the simulated trace contains no step");
+  return steps.front();
+}
 
 bool has_copies(const Trace& trace) {
   const std::vector<std::string> rows = trace.rows();
@@ -100,39 +117,47 @@ std::vector<Span> spans_within(const Trace& trace, const ClockOffset& offset, co
 }
 
 // Nothing, on all ranks, if rank 0 has no step.
-std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset) {
+std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset,
+                                      const SimulatedTrace* predicted) {
   const std::vector<Span> steps = spans_if(trace, offset, is_step);
   const auto mine = static_cast<double>(median_step(steps));
   const auto index = static_cast<int64_t>(world.all_gather({&mine, 1}, "the step to draw").front());
   if (index < 0) return {};
   const Span& step = steps.at(static_cast<size_t>(index));  // every rank has a span for every step
-  const double times[] = {step.begin, step.end, has_copies(trace) ? 4.0 : 3.0};
+  const double times[] = {step.begin, step.end, has_copies(trace) ? 4.0 : 3.0,
+                          predicted ? length_of(step_of(*predicted)) : 0.0};
   const std::vector<double> all = world.all_gather(times, "the times of the step to draw");
   Moment m{.step = step.name,
            .begin = step.begin,
            .end = step.end,
            .ranks = world.size(),
-           .what = str("on ", counted(world.size(), "rank"))};
+           .what = str("on ", counted(world.size(), "rank")),
+           .predicted = predicted};
   for (size_t i = 0; i < all.size(); i += std::size(times)) {
     m.begin = std::min(m.begin, all[i]);
     m.end = std::max(m.end, all[i + 1]);
     m.rows_of_rank = std::max(m.rows_of_rank, static_cast<int>(all[i + 2]));
   }
+  m.measured_end = m.end;
+  m.end = std::max(m.end, m.begin + all[3]);
   return m;
 }
 
-constexpr double kLeft = 118, kWidth = 960, kRight = 12, kTop = 66, kRow = 20, kPitch = 24, kRankGap = 12;
+constexpr double kLeft = 132, kWidth = 960, kRight = 12, kTop = 66, kRow = 20, kPitch = 24, kRankGap = 12;
 
+// The classes are scoped, since the report page contains the picture.
 constexpr char kStyle[] = R"(<style>
-  text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .quiet { fill: #57606a } .line { stroke: #d0d7de } .lane { fill: #f3f5f7 } .page { fill: #ffffff }
-  .on { fill: #ffffff; font-size: 11px; text-anchor: middle }
-  .forward { fill: #2f7fd6 } .backward { fill: #d9772b } .update { fill: #8a63d2 }
-  .gather { fill: #2f9e63 } .exchange { fill: #cf3f5c } .sum { fill: #e79aa8 } .copy { fill: #0f8b8d }
-  .wait { fill: #ffffff; stroke: #8c959f; stroke-dasharray: 2 2 }
+  .timeline text { font: 12px system-ui, sans-serif; fill: #24292f }
+  .timeline .quiet { fill: #57606a } .timeline .line { stroke: #d0d7de } .timeline .lane { fill: #f3f5f7 }
+  .timeline .page { fill: #ffffff } .timeline .on { fill: #ffffff; font-size: 11px; text-anchor: middle }
+  .timeline .forward { fill: #2f7fd6 } .timeline .backward { fill: #d9772b }
+  .timeline .update { fill: #8a63d2 } .timeline .gather { fill: #2f9e63 } .timeline .sum { fill: #e79aa8 }
+  .timeline .exchange { fill: #cf3f5c } .timeline .copy { fill: #0f8b8d }
+  .timeline .wait { fill: #ffffff; stroke: #8c959f; stroke-dasharray: 2 2 }
   @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 } .quiet { fill: #9198a1 } .line { stroke: #3d444d } .lane { fill: #1b222b }
-    .page { fill: #0d1117 } .on { fill: #ffffff } .sum { fill: #8f4a57 } .wait { fill: #0d1117 }
+    .timeline text { fill: #e6edf3 } .timeline .quiet { fill: #9198a1 } .timeline .line { stroke: #3d444d }
+    .timeline .lane { fill: #1b222b } .timeline .page { fill: #0d1117 } .timeline .on { fill: #ffffff }
+    .timeline .sum { fill: #8f4a57 } .timeline .wait { fill: #0d1117 }
   }
 </style>
 )";
@@ -143,18 +168,22 @@ class Picture {
 
   // Everything but the ranks' rows; the end is "</svg>".
   std::string frame() {
-    const double height = row_top(m_.ranks - 1, m_.rows_of_rank - 1) + kPitch + 30;
-    out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' ' << height
-         << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
+    const double height = row_top(m_.blocks() - 1, m_.rows_of_rank - 1) + kPitch + 30;
+    out_ << "<svg class=\"timeline\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' '
+         << height << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
          << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
-    text(kRight, 20, "", str(m_.step, ", ", std::round((m_.end - m_.begin) * 1e-2) / 10, " ms, ", m_.what));
+    std::string title = str(m_.step, ", ", milliseconds(m_.measured_end - m_.begin), ", ", m_.what);
+    if (m_.predicted)
+      title +=
+          str("; predicted ", milliseconds(length_of(step_of(*m_.predicted))), " (", m_.predicted->what, ')');
+    text(kRight, 20, "", title);
     legend();
     ticks(height - 30);
     return std::move(out_).str();
   }
-  // The rows of the rank at this place.
-  std::string rows(int place, int rank, const std::vector<Span>& spans) {
-    lanes(place, rank);
+  // The rows of the rank at this place, below its name.
+  std::string rows(int place, const std::string& name, const std::vector<Span>& spans) {
+    lanes(place, name);
     // Waits are drawn on top of the spans that contain them.
     for (const bool waits : {false, true})
       for (const Span& s : spans) draw(place, s, waits);
@@ -208,10 +237,10 @@ class Picture {
     }
   }
 
-  void lanes(int place, int rank) {
+  void lanes(int place, const std::string& name) {
     for (int row = 0; row < m_.rows_of_rank; ++row) {
       const double top = row_top(place, row);
-      if (row == 0) text(kRight, top + 14, "", str("rank ", rank));
+      if (row == 0) text(kRight, top + 14, "", name);
       text(kLeft - 58, top + 14, "quiet", kRows[row]);
       box("lane", kLeft, top, kWidth - kLeft - kRight, kRow, "");
     }
@@ -235,15 +264,23 @@ class Picture {
 
 }  // namespace
 
-void write_trace_picture(const std::string& path, const Trace& trace, World& world,
-                         const ClockOffset& offset) {
-  const std::optional<Moment> moment = agree_on_moment(trace, world, offset);
+void write_trace_picture(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset,
+                         const SimulatedTrace* predicted) {
+  const std::optional<Moment> moment = agree_on_moment(trace, world, offset, predicted);
   check(moment || world.rank() != 0, path, ": the trace contains no step to draw");
   if (!moment) return;
-  std::string mine = Picture(*moment).rows(world.rank(), world.rank(), spans_within(trace, offset, *moment)),
+  std::string mine = Picture(*moment).rows(world.rank(), str("rank ", world.rank()),
+                                           spans_within(trace, offset, *moment)),
               all;
   world.collect([&] { return std::exchange(mine, ""); }, [&](int, const std::string& rows) { all += rows; });
-  if (world.rank() == 0) write_whole_file(path, Picture(*moment).frame() + all + "</svg>\n");
+  if (world.rank() != 0) return;
+  for (size_t i = 0; predicted && i < predicted->ranks.size(); ++i) {
+    const Trace& simulated = *predicted->ranks[i];
+    const double start = std::chrono::duration<double>(simulated.start().time_since_epoch()).count();
+    all += Picture(*moment).rows(world.size() + static_cast<int>(i), i == 0 ? "predicted" : str("stage ", i),
+                                 spans_within(simulated, {.seconds = moment->begin * 1e-6 - start}, *moment));
+  }
+  write_whole_file(path, Picture(*moment).frame() + all + "</svg>\n");
 }
 
 void write_trace_picture(const std::string& path, const std::vector<const Trace*>& traces,
@@ -256,12 +293,13 @@ void write_trace_picture(const std::string& path, const std::vector<const Trace*
   };
   const std::vector<Span> steps = spans_if(*traces.front(), {}, is_step);
   check(!steps.empty(), path, ": the trace contains no step to draw");
-  moment.step = steps.front().name, moment.begin = steps.front().begin, moment.end = steps.front().end;
+  moment.step = steps.front().name, moment.begin = steps.front().begin,
+  moment.end = moment.measured_end = steps.front().end;
   for (const Trace* const trace : traces)
     if (has_copies(*trace)) moment.rows_of_rank = 4;
   std::string rows;
   for (size_t i = 0; i < traces.size(); ++i)
-    rows += Picture(moment).rows(static_cast<int>(i), traces[i]->process(),
+    rows += Picture(moment).rows(static_cast<int>(i), str("rank ", traces[i]->process()),
                                  spans_within(*traces[i], offset_of(*traces[i]), moment));
   write_whole_file(path, Picture(moment).frame() + rows + "</svg>\n");
 }

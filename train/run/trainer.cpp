@@ -29,6 +29,7 @@
 #include "train/run/run_header.h"
 #include "train/run/run_inputs.h"
 #include "train/run/run_samples.h"
+#include "train/run/step_prediction.h"
 #include "train/run/stop_request.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
@@ -107,6 +108,7 @@ struct Trainer {
   RunStatus& status;
   RunTrace& trace;
   MatrixPeak& peak;
+  StepPrediction& prediction;
   Progress& progress;
   CheckpointWriter& writer;
   std::optional<RunLog>& log;  // of the leader
@@ -153,6 +155,7 @@ bool Trainer::run() {
          is_best);
     if (is_leader()) log->write(m);
     add_line(status.history, m);
+    prediction.add(m);
     if (const std::string written = trace.between_steps(); !written.empty()) progress.print(written);
     if (!m.skipped && c.run.hash_every > 0 && status.completed % c.run.hash_every == 0 && !ends())
       print_hash();
@@ -231,6 +234,7 @@ void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) 
       is_leader() && !lines.empty())
     progress.print(lines);
   m.memory_bytes = memory_counters().live_bytes;
+  if (!prediction.has_begun()) m.predicted_seconds = prediction.seconds();
 }
 
 // The loss of the step, and of several files those of each. The same exchange carries each rank's stop
@@ -349,6 +353,7 @@ void Trainer::finish() {
                                        : str("stopped   after step ", with_commas(status.completed), " of ",
                                              with_commas(start.total_steps), ": ", stopped_by, '\n');
   end += describe_best(status.history, writer.best(), folder.path());
+  end += prediction.line();
   if (!traced.empty()) end += traced + '\n';
   const std::string report = log->end(stopped_by);
   if (!report.empty()) end += "report    " + report + '\n';
@@ -439,6 +444,12 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   bool has_begun = false;  // run.log is that of this run
   try {
     const Bandwidth bandwidth = bandwidth_of(setup, world);
+    StepPrediction prediction(setup, world,
+                              {.steps = start.total_steps - status.completed,
+                               .flops = runtime.plan().flops,
+                               .peak = peak,
+                               .bandwidth = bandwidth});
+    if (setup.trace) warn_on_error([&] { trace.compare_with(prediction.timeline(setup)); });
     const std::string hosts = preflight(setup, world, output.verbose);
     const std::string resumed =
         start.resumed ? describe_resumed(checkpoints.source().string(), *start.resumed, start.changes,
@@ -464,8 +475,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
       watchdog->on_giving_up([path = folder.file("run.log"), rank = world.rank()](const std::string& reason) {
         note_failure(path, failure_of(rank, reason));
       });
-    return Trainer{world,   setup, inputs, samples, folder, start,    run_state, documents, stop_request,
-                   runtime, times, status, trace,   peak,   progress, writer,    log}
+    return Trainer{world,   setup, inputs, samples, folder, start,      run_state, documents, stop_request,
+                   runtime, times, status, trace,   peak,   prediction, progress,  writer,    log}
         .run();
   } catch (const std::exception& error) {
     const std::string reason = report_of(error);

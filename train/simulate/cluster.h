@@ -3,10 +3,12 @@
 // between nodes. A built-in GPU kind implies a node and a network that are usual for it; a cluster file can
 // state every number.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "train/simulate/gpu_models.h"
+#include "train/simulate/op_rates.h"
 
 namespace flatshard {
 
@@ -15,11 +17,19 @@ struct NetworkTier {
   double nodes = 0, oversubscription = 1;
 };
 
+// Measured rates of a rank that computes on the processors of its host.
+struct CpuRates {
+  double copies = 0;  // bytes per second, read and written
+  int threads = 1;
+  std::vector<TimedOp> ops{};  // of a smaller model
+};
+
 struct Cluster {
   std::string source;  // a GPU kind, or the path of a cluster file
   GpuModel gpu{};
-  double power_watts = 0;     // that a GPU may take; 0: as published
-  double price_per_hour = 0;  // of a GPU; 0: not known
+  std::optional<CpuRates> cpu{};  // then there are no GPUs, and `gpu` has the memory rate only
+  double power_watts = 0;         // that a GPU may take; 0: as published
+  double price_per_hour = 0;      // of a GPU; 0: not known
 
   // The links of a GPU inside a node: GB/s in one direction, the share of it that a ring reaches, and the
   // time of a step of a ring.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/simulate/cpu_op_times.h"
+
 namespace flatshard {
 namespace {
 
@@ -34,16 +36,6 @@ constexpr double kShareOfMemory = 0.85, kShareOfCopies = 0.9, kStartSeconds = 2e
 // What such an op takes of the multiprocessors that a product beside it could use: assumed.
 constexpr double kProcessorsOfMemoryOps = 0.3;
 
-double attention_flops(const OpCall& op, int64_t seq_len) {
-  const auto& [rows, heads, keys, key_heads, head_size, documents, mask] = op.shape;
-  if (documents < rows || seq_len <= 1) return op.flops;
-  const double T = static_cast<double>(seq_len), window = static_cast<double>(mask - 1);
-  double keys_of_query = mask > 0 ? T / 2 : T;
-  if (mask > 1 && window < T) keys_of_query = std::min(keys_of_query, window * (1 - window / (2 * T)));
-  const double forward = 4.0 * static_cast<double>(rows * heads * head_size) * keys_of_query;
-  return op.name == "attention_forward" ? forward : 2.5 * forward;
-}
-
 double attention_share(const GpuModel& gpu, const OpCall& op) {
   const bool hopper = gpu.multiprocessors >= 114 && gpu.matrix_tflops >= 700,
              forward = op.name == "attention_forward";
@@ -63,6 +55,16 @@ double matrix_rate(const Cluster& c, const OpCall& op) {
 }
 
 }  // namespace
+
+double attention_flops(const OpCall& op, int64_t seq_len) {
+  const auto& [rows, heads, keys, key_heads, head_size, documents, mask] = op.shape;
+  if (documents < rows || seq_len <= 1) return op.flops;
+  const double T = static_cast<double>(seq_len), window = static_cast<double>(mask - 1);
+  double keys_of_query = mask > 0 ? T / 2 : T;
+  if (mask > 1 && window < T) keys_of_query = std::min(keys_of_query, window * (1 - window / (2 * T)));
+  const double forward = 4.0 * static_cast<double>(rows * heads * head_size) * keys_of_query;
+  return op.name == "attention_forward" ? forward : 2.5 * forward;
+}
 
 double most_of_matrix_peak() { return kLargestProducts; }
 
@@ -85,6 +87,7 @@ double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, 
 }
 
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile) {
+  if (cluster.cpu) return cpu_op_time(*cluster.cpu, op, seq_len);
   const double memory_rate = cluster.gpu.memory_gbps * 1e9;
   if (op.path != OpCall::Path::none) {
     const double rate = cluster.host_gbps * 1e9;

@@ -26,6 +26,8 @@ struct OpProfile {
 // token with which a plan counts memory.
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile = {});
 
+// The work of an attention op on sequences of this length.
+double attention_flops(const OpCall& op, int64_t seq_len);
 // The part of the matrix peak that the largest products reach.
 double most_of_matrix_peak();
 // The part of the matrix peak that a product of these extents reaches, of which `flags` are those of the op

@@ -56,6 +56,10 @@ class RowBuilder {
     for (size_t i = 0; i < streams.size(); ++i)
       if (streams[i].name == "compute") row.compute = static_cast<int>(i);
     row.replay.streams = static_cast<int>(streams.size());
+    if (cluster_.cpu) {  // compute work runs at the call; on one rank, all work
+      row.replay.host_stream = row.compute;
+      row.replay.in_order = setup_.ranks() == 1;
+    }
     row.replay.issue_seconds = 1e-6 * (setup_.uses_graphs() ? kIssueInGraphUs : cluster_.issue_us);
     row.replay.items.reserve(recording.items().size());
     for (const Recording::Item& item : recording.items()) add(row, recording, item);
@@ -117,7 +121,7 @@ class RowBuilder {
     ReplayItem added{.use = time.on_network ? Use::network : Use::links,
                      .stream = item.stream,
                      .seconds = time.seconds,
-                     .processors = time.on_network ? kProcessorsOfNetwork : kProcessorsOfLinks,
+                     .processors = processors_of_exchange(time.on_network),
                      .memory = kMemoryPasses * time.bus_gbps / cluster_.gpu.memory_gbps};
     if (setup_.pipeline.stages > 1 && (call.peer >= 0 || std::string_view(call.communicator) == "stages")) {
       added.kind = ReplayItem::Kind::meeting;
@@ -129,6 +133,12 @@ class RowBuilder {
       ++count;
     }
     push(row, added);
+  }
+
+  // On a CPU, one of the threads that also compute.
+  double processors_of_exchange(bool on_network) const {
+    if (cluster_.cpu) return 1.0 / (1 + cluster_.cpu->threads);
+    return on_network ? kProcessorsOfNetwork : kProcessorsOfLinks;
   }
 
   const RunSetup& setup_;

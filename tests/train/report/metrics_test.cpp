@@ -102,6 +102,7 @@ TEST_CASE("every field round-trips") {
                                           .skipped = true,
                                           .loss_scale = 10.0,
                                           .eval_loss = 11.0,
+                                          .predicted_seconds = 11.5,
                                           .exposed_comm_seconds = 12.0,
                                           .save_seconds = 13.0,
                                           .saved_step = 14,
@@ -124,6 +125,7 @@ TEST_CASE("every field round-trips") {
   CHECK(m.skipped);
   CHECK(m.loss_scale == 10.0);
   CHECK(m.eval_loss == 11.0);
+  CHECK(m.predicted_seconds == 11.5);
   CHECK(m.exposed_comm_seconds == 12.0);
   CHECK(m.save_seconds == 13.0);
   CHECK(m.saved_step == 14);

@@ -102,6 +102,7 @@ TEST_CASE("the page summarizes the run") {
   CHECK(row(page, "Tokens") == "1.40M; 1,400,000");
   CHECK(row(page, "Median tokens/s") == "4.00k; all ranks");
   CHECK(row(page, "Median MFU") == "50.0%; 25.0% with causal attention");
+  CHECK(row(page, "Median step") == "250 ms; no prediction");
   CHECK(row(page, "Time") == "5:50; steps only, without evaluation");
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
@@ -191,6 +192,18 @@ TEST_CASE("the page of 100,000 steps is below 2 MB and states that its curves ar
   CHECK(points.front()[0] == 1);
   CHECK(points.back()[0] == 100'000);
   CHECK(std::find(points.begin(), points.end(), json{70'001, 500.0}) != points.end());
+}
+
+TEST_CASE("the page shows what the last start of the run predicted for a step, and its timeline") {
+  std::vector<StepMetrics> steps = some_steps(6);
+  steps[0].predicted_seconds = 0.5;
+  steps[3].predicted_seconds = 0.24;
+  make_folder(steps);
+  CHECK(report_page({read_reported_run(kFolder)}).find("Timeline of a step") == std::string::npos);
+  std::ofstream(kFolder + "/overlap.svg") << "<svg>the timeline</svg>";
+  const std::string page = report_page({read_reported_run(kFolder)});
+  CHECK(row(page, "Median step") == "250 ms; predicted 240 ms");
+  CHECK(page.find("<svg>the timeline</svg>") != std::string::npos);
 }
 
 TEST_CASE("whatever the config holds is shown as text") {

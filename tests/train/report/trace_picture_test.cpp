@@ -50,6 +50,32 @@ TEST_CASE("the picture shows the step of median length, and no single ops") {
   CHECK(count_of(svg, "<title>") == 2);
 }
 
+TEST_CASE("a predicted step is drawn below the real one, with the same begin and the same scale") {
+  fs::create_directories("picture");
+  World world;
+  Trace trace;
+  add_three_steps(trace);
+  SimulatedTrace predicted{.ranks = {}, .what = "simulated, of one rank"};
+  Trace& simulated = *predicted.ranks.emplace_back(std::make_unique<Trace>(0));
+  const auto time = [&](int us) { return simulated.start() + std::chrono::microseconds(us); };
+  simulated.add_span(simulated.add_row("compute"), "forward 7", time(0), time(80));
+  simulated.add_span(simulated.add_row("steps"), "step 1", time(0), time(80));
+  write_trace_picture("picture/both.svg", trace, world, {}, &predicted);
+  const std::string svg = test::read_file("picture/both.svg");
+  CHECK(test::missing_from(svg, {">step 2, 0.0 ms, on 1 rank; predicted 0.1 ms (simulated, of one rank)<",
+                                 ">predicted<", "<title>forward 7, 80 us</title>"}) == "");
+  // The title of a span follows its rectangle.
+  const auto box_of = [&](const std::string& title, const std::string& attribute) {
+    const size_t box = svg.rfind("<rect ", svg.find("<title>" + title));
+    return std::stod(svg.substr(svg.find(attribute + "=\"", box) + attribute.size() + 2));
+  };
+  CHECK(box_of("forward 7", " y") > box_of("forward 1", " y"));
+  // The real pass begins 1 us into a picture of 80 us.
+  const double scale = (box_of("forward 7", " width") + 0.5) / 80;
+  CHECK(box_of("forward 1", " x") - box_of("forward 7", " x") == doctest::Approx(scale).epsilon(0.1));
+  CHECK(box_of("forward 1", " width") + 0.5 == doctest::Approx(4 * scale).epsilon(0.05));
+}
+
 TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("picture_offload");

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Compares the predicted with the measured step time of 12 settings on the CPU, as a table in Markdown.
+
+    bench/predicted_steps.py data/tiny.tok --ranks 1 2 4 --rounds 3
+
+Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
+runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BUILD = pathlib.Path(__file__).resolve().parent.parent / "build" / "bin"
+LLAMA = "family=llama layers={} hidden={} heads={} kv_heads={} ffn={}"
+SETTINGS = {
+    # name: model, options
+    "gpt2, 4 x 768, fp32": ("family=gpt2 layers=4 hidden=768 heads=12", "precision.compute=fp32 seq=128"),
+    "gpt2, 4 x 768, bf16": ("family=gpt2 layers=4 hidden=768 heads=12", "seq=128"),
+    "gpt2, 4 x 768, fp32, T = 512": ("family=gpt2 layers=4 hidden=768 heads=12", "precision.compute=fp32 seq=512"),
+    "llama, 4 x 512, fp32": (LLAMA.format(4, 512, 8, 8, 1408), "precision.compute=fp32 seq=256"),
+    "llama, 4 x 512, bf16": (LLAMA.format(4, 512, 8, 8, 1408), "seq=256"),
+    "llama, 4 x 512, fp32, recomputed": (LLAMA.format(4, 512, 8, 8, 1408),
+                                         "precision.compute=fp32 seq=256 train.recompute=true"),
+    "llama, 8 x 320, fp32": (LLAMA.format(8, 320, 5, 5, 1024), "precision.compute=fp32 seq=256"),
+    "llama, 8 x 320, bf16": (LLAMA.format(8, 320, 5, 5, 1024), "seq=256"),
+    "qwen3, 4 x 512, 8/2 heads, fp32": ("family=qwen3 layers=4 hidden=512 heads=8 kv_heads=2 head_dim=64 ffn=1536",
+                                        "precision.compute=fp32 seq=256"),
+    "llama, 6 x 512, LoRA of rank 8, fp32": (LLAMA.format(6, 512, 8, 8, 1408),
+                                             "precision.compute=fp32 seq=256 lora.rank=8"),
+    "llama, 6 x 512, NF4 and LoRA, bf16": (LLAMA.format(6, 512, 8, 8, 1408),
+                                           "seq=256 lora.rank=8 quant.base=nf4"),
+    "tiny: llama, 4 x 128, fp32": (LLAMA.format(4, 128, 4, 2, 384), "precision.compute=fp32 seq=256 batch=32"),
+}
+
+
+def command_of(ranks, tokens, model, options, folder):
+    """The command of a run that goes on until it is stopped, and its environment."""
+    arguments = [f"--model.{pair}" for pair in model.split()] + ["--model.vocab=2048"]
+    batch = 4
+    for pair in options.split():
+        key, value = pair.split("=")
+        if key == "batch":
+            batch = int(value)
+        elif key == "seq":
+            arguments += [f"--data.seq_len={value}", f"--model.max_positions={value}"]
+        else:
+            arguments.append(f"--{pair}")
+    config = folder / "config.toml"
+    config.write_text(f'[data]\ntrain = "{tokens}"\npacking = "wrapped"\n[optimizer]\nlr = 1e-5\n')
+    arguments += [f"--train.total_batch_size={batch}", "--train.steps=1000000", "--run.device=cpu",
+                  f"--run.dir={folder}/run", "--checkpoint.save_every=0", "--log.every=1000000", "--overwrite"]
+    command = [str(BUILD / "train"), str(config), *arguments]
+    if ranks > 1:
+        command = ["mpirun", "-np", str(ranks), *command]
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    return command, environment
+
+
+def measure(ranks, tokens, model, options, seconds):
+    """The predicted and the median measured seconds of a step; the first step does not count."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        command, environment = command_of(ranks, tokens, model, options, folder)
+        with open(folder / "log", "wb") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            try:
+                process.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.wait()
+        metrics = folder / "run" / "metrics.jsonl"
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
+        if len(lines) < 3:
+            sys.exit(f"{' '.join(command)}: made {len(lines)} steps\n" + (folder / "log").read_text())
+        return lines[0]["predicted_seconds"], statistics.median(line["step_seconds"] for line in lines[1:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokens", help="token file")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=12, help="of a run")
+    parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
+    o = parser.parse_args()
+    found = {}  # by ranks and setting: pairs of predicted and measured
+    for _ in range(o.rounds):
+        for name, (model, options) in SETTINGS.items():
+            for ranks in o.ranks:
+                pair = measure(ranks, os.path.abspath(o.tokens), model, options, o.seconds)
+                found.setdefault(ranks, {}).setdefault(name, []).append(pair)
+                print(ranks, name, *(f"{value:.3f}" for value in pair), file=sys.stderr, flush=True)
+                if o.json:
+                    pathlib.Path(o.json).write_text(json.dumps(found, indent=1))
+    for ranks, settings in found.items():
+        errors = []
+        print(f"\n| {ranks} rank{'s' * (ranks > 1)} | predicted, s | measured, s | error |\n|---|---|---|---|")
+        for name, pairs in settings.items():
+            error = statistics.median(predicted / measured for predicted, measured in pairs) - 1
+            errors.append(abs(error))
+            predicted, measured = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
+            print(f"| {name} | {predicted:.3f} | {measured:.3f} | {100 * error:+.1f} % |")
+        print(f"\nMean error {100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+#include "train/simulate/machines_of_run.h"
+
+#include "tests/test.h"
+#include "train/simulate/op_times.h"
+#include "train/simulate/simulated_step.h"
+
+using namespace flatshard;
+
+namespace {
+
+RunSetup setup_of(int ranks, DeviceChoice device, HostPlace place = {}) {
+  Config c;
+  c.run.device = device;
+  c.model = {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 96};
+  c.data.seq_len = 32;
+  c.data.packing = Packing::wrapped;
+  c.train.steps = 1;
+  c.train.total_batch_size = 8;
+  c.optimizer.lr = 1e-3;
+  c.precision.compute = Precision::bf16;
+  return set_up(c, ranks, std::move(place), Purpose::plan);
+}
+
+const std::vector<TimedOp> kOps{
+    {{.name = "gemm", .shape = {8, 8, 8, 0}, .dtype = DType::bf16, .flops = 1024}, 1e-6}};
+
+}  // namespace
+
+TEST_CASE("a run on CPUs has machines once its ops were timed, with the measured bandwidth between ranks") {
+  const RunSetup setup = setup_of(4, DeviceChoice::cpu);
+  CHECK(!machines_of_run(setup, "", {.products = 1e9, .copies = 1e9}));
+  const auto machines =
+      machines_of_run(setup, "", {.products = 1e9, .copies = 1e9, .ops = kOps, .exchanged = 3e9});
+  REQUIRE(machines);
+  CHECK(machines->node_gpus == 4);
+  CHECK(machines->link_gbps * machines->link_efficiency == doctest::Approx(3));
+  CHECK(machines->jitter_step == 0);
+  // A slower connection is a longer step.
+  const auto slower =
+      machines_of_run(setup, "", {.products = 1e9, .copies = 1e9, .ops = kOps, .exchanged = 1e6});
+  CHECK(simulate_step(setup, *slower).seconds > simulate_step(setup, *machines).seconds);
+}
+
+TEST_CASE("between hosts, the measured bandwidth is that of the network") {
+  const RunSetup setup = setup_of(4, DeviceChoice::cpu, {.hosts = {0, 0, 1, 1}});
+  const auto machines =
+      machines_of_run(setup, "", {.products = 1e9, .copies = 1e9, .ops = kOps, .exchanged = 2e8});
+  REQUIRE(machines);
+  CHECK(machines->node_gpus == 2);
+  CHECK(machines->nics_per_node * machines->nic_gbps * machines->nic_efficiency == doctest::Approx(0.2));
+}

@@ -1,0 +1,54 @@
+#include "train/run/step_prediction.h"
+
+#include "runtime/log.h"
+#include "runtime/text.h"
+#include "train/measure/copy_rate.h"
+#include "train/simulate/machines_of_run.h"
+
+namespace flatshard {
+namespace {
+
+// A run that is over in the time of a few measurements is not predicted.
+constexpr double kShortSeconds = 3;
+
+// What all products of the run take at the rate of the largest ones.
+double least_seconds(const RunSetup& setup, int64_t steps, const FlopsPerToken& flops, double peak) {
+  const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
+  return tokens * flops.causal * static_cast<double>(steps) / peak;
+}
+
+}  // namespace
+
+StepPrediction::StepPrediction(const RunSetup& setup, World& world, const PredictedFrom& from) {
+  if (least_seconds(setup, from.steps, from.flops, from.peak.measured) < kShortSeconds) return;
+  MeasuredRates rates{.products = from.peak.measured / world.size(),
+                      .exchanged = from.bandwidth.bytes_per_second};
+  const bool on_cpu = !setup.device.is_cuda();
+  if (on_cpu) rates.copies = copy_rate(world);
+  // A prediction that fails is no reason to end a run.
+  warn_on_error([&] {
+    if (on_cpu) rates.ops = time_ops(setup, rates.products);
+    if (world.rank() != 0) return;
+    machines_ = machines_of_run(setup, from.peak.gpu, rates);
+    if (machines_) seconds_ = simulate_step(setup, *machines_).seconds;
+  });
+}
+
+std::optional<SimulatedTrace> StepPrediction::timeline(const RunSetup& setup) const {
+  if (!seconds_) return {};
+  return simulated_trace(setup, *machines_);
+}
+
+void StepPrediction::add(const StepMetrics& m) {
+  if (is_warm_ && !m.skipped) measured_.add(m.step_seconds);
+  is_warm_ = true;
+}
+
+std::string StepPrediction::line() const {
+  const std::optional<double> measured = measured_.value();
+  if (!seconds_ || !measured) return "";
+  return str("time      predicted ", human_seconds(*seconds_), ", measured ", human_seconds(*measured),
+             " a step\n");
+}
+
+}  // namespace flatshard

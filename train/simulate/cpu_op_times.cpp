@@ -1,0 +1,69 @@
+#include "train/simulate/cpu_op_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace flatshard {
+namespace {
+
+// The best kernels stream more than a plain copy does: AdamW reaches 1.16 of it (bench/results/cpu-zen4.md).
+constexpr double kMostOfCopies = 1.16;
+// Where nothing similar was timed: what most ops reach there.
+constexpr double kOfCopies = 0.85;
+// How far apart shapes are whose rates count half: a factor of 1.3 in one extent.
+constexpr double kNear = 0.07;
+constexpr int64_t kTransposes = 3;  // the flags of a product that choose its kernel
+
+bool is_product(const OpCall& op) { return op.name == "gemm" || op.name == "four_bit_product"; }
+bool is_attention(const OpCall& op) { return op.name.starts_with("attention"); }
+
+// What the time of an op is proportional to.
+double work_of(const OpCall& op, int64_t seq_len) {
+  if (is_product(op)) return op.flops;
+  return is_attention(op) ? attention_flops(op, seq_len) : op.bytes;
+}
+
+bool are_alike(const OpCall& a, const OpCall& b) {
+  if (is_product(a))
+    return is_product(b) && a.dtype == b.dtype && (a.shape[3] & kTransposes) == (b.shape[3] & kTransposes);
+  return a.name == b.name && a.dtype == b.dtype;
+}
+
+// The square of the distance of their shapes, in logarithms.
+double distance(const OpCall& a, const OpCall& b) {
+  double sum = 0;
+  for (size_t i = 0; i < (is_product(a) ? size_t{3} : a.shape.size()); ++i) {
+    if (a.shape[i] <= 0 || b.shape[i] <= 0) continue;
+    const double d = std::log(static_cast<double>(a.shape[i]) / static_cast<double>(b.shape[i]));
+    sum += d * d;
+  }
+  return sum;
+}
+
+// Seconds for a unit of work: the mean of similar ops, of which nearer shapes count more. 0: there are none.
+double seconds_of_unit(const CpuRates& rates, const OpCall& op) {
+  double seconds = 0, weights = 0;
+  for (const TimedOp& timed : rates.ops) {
+    if (!are_alike(op, timed.op)) continue;
+    const double work = work_of(timed.op, 0);
+    if (work <= 0) continue;
+    const double weight = 1 / (kNear + distance(op, timed.op));
+    seconds += weight * timed.seconds / work;
+    weights += weight;
+  }
+  return weights > 0 ? seconds / weights : 0;
+}
+
+}  // namespace
+
+OpTime cpu_op_time(const CpuRates& rates, const OpCall& op, int64_t seq_len) {
+  const double unit = seconds_of_unit(rates, op),
+               seconds =
+                   unit > 0 ? std::max(unit * work_of(op, seq_len), op.bytes / (rates.copies * kMostOfCopies))
+                            : op.bytes / (rates.copies * kOfCopies);
+  const double memory = seconds > 0 ? op.bytes / rates.copies / seconds : 0;
+  return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, memory)};
+}
+
+}  // namespace flatshard

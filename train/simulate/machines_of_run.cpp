@@ -1,0 +1,69 @@
+#include "train/simulate/machines_of_run.h"
+
+#include <algorithm>
+
+#include "runtime/parallel.h"
+#include "train/simulate/op_times.h"
+
+namespace flatshard {
+namespace {
+
+// A message between processes of a host, and between hosts over TCP: assumed.
+constexpr double kMessageUs = 10, kNetworkMessageUs = 60;
+
+int ranks_on_host(const RunSetup& setup) {
+  return static_cast<int>(std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front()));
+}
+
+// The measured bandwidth is that of the slowest part of the way.
+void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
+  if (bytes_per_second <= 0) return;
+  const double gbps = bytes_per_second * 1e-9;
+  if (!setup.spans_hosts()) {
+    c.link_gbps = gbps;
+    c.link_efficiency = 1;
+    return;
+  }
+  c.nics_per_node = 1;
+  c.nic_gbps = gbps;
+  c.nic_efficiency = 1;
+  c.tiers.clear();
+}
+
+Cluster processors_of_run(const MeasuredRates& rates) {
+  Cluster c{.source = "the CPU"};
+  c.gpu.name = "cpu";
+  c.cpu = CpuRates{.copies = rates.copies, .threads = thread_count(), .ops = rates.ops};
+  c.gpu.memory_gbps = rates.copies * 1e-9;
+  c.nvlink = false;
+  c.link_step_us = kMessageUs;
+  c.network_step_us = kNetworkMessageUs;
+  c.link_efficiency = c.nic_efficiency = 1;
+  c.link_gbps = c.nic_gbps = c.host_gbps = c.update_gbps = rates.copies * 1e-9;
+  c.nics_per_node = 1;
+  return c;
+}
+
+}  // namespace
+
+std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
+                                       const MeasuredRates& rates) {
+  std::optional<Cluster> machines;
+  if (setup.device.is_cuda()) {
+    const GpuModel* const model = gpu_model_of_device(gpu);
+    if (!model) return {};
+    machines = usual_cluster(*model);
+    // So that the largest products have the measured rate.
+    const double published = published_matrix_rate(*model, setup.compute, setup.config.precision.tf32);
+    machines->gpu.matrix_tflops *= rates.products / (published * most_of_matrix_peak());
+  } else {
+    if (rates.ops.empty()) return {};
+    machines = processors_of_run(rates);
+  }
+  machines->node_gpus = ranks_on_host(setup);
+  set_bandwidth(*machines, setup, rates.exchanged);
+  machines->jitter_fixed = machines->jitter_step = 0;  // it is in what has been measured
+  return machines;
+}
+
+}  // namespace flatshard

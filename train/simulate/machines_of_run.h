@@ -1,0 +1,25 @@
+#pragma once
+// The machines that a run is on, for a simulation of its own steps: of known GPUs the published figures, of
+// CPUs measured rates; the bandwidth between ranks and the rate of products as measured at the start.
+
+#include <optional>
+#include <string>
+
+#include "train/setup/run_setup.h"
+#include "train/simulate/cluster.h"
+
+namespace flatshard {
+
+struct MeasuredRates {
+  double products = 0;         // floating-point operations per second of a rank
+  double copies = 0;           // bytes per second that a rank on the CPU reads and writes
+  std::vector<TimedOp> ops{};  // the same, of a smaller model
+  double exchanged = 0;        // bytes per second that a rank receives; 0: there is one rank
+};
+
+// Nothing on GPUs that are not known, nor on CPUs without times of ops. `gpu` is their name as CUDA reports
+// it, or "".
+std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
+                                       const MeasuredRates& rates);
+
+}  // namespace flatshard

@@ -1,0 +1,225 @@
+#include "train/simulate/op_rates.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "hub/model_folder.h"
+#include "kernels/adamw.h"
+#include "kernels/elementwise.h"
+#include "kernels/init.h"
+#include "kernels/sum_squares.h"
+#include "model/model.h"
+#include "runtime/memory.h"
+#include "runtime/trace.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kTokens = 256, kMostVocab = 2048;
+constexpr int kRounds = 3;  // after one that does not count
+// The widest model whose products take no longer in one round.
+constexpr int64_t kWidths[] = {512, 256, 128};
+constexpr double kSeconds = 0.1;
+
+int64_t width_for(double products) {
+  for (const int64_t width : kWidths) {
+    const double C = static_cast<double>(width), weights = 12 * C * C + kMostVocab * C;
+    if (6 * kTokens * weights < kSeconds * products) return width;
+  }
+  return kWidths[std::size(kWidths) - 1];
+}
+
+// Weights or gradients by unit, as layers take them.
+class GradientsOfUnit {
+ public:
+  explicit GradientsOfUnit(const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) all_.push_back({tensor});
+    for (Gradient& gradient : all_) pointers_.push_back(&gradient);
+  }
+  GradientsOfUnit(const GradientsOfUnit&) = delete;
+  GradientsOfUnit& operator=(const GradientsOfUnit&) = delete;
+  GradView view() const { return GradView(pointers_); }
+
+ private:
+  std::vector<Gradient> all_;
+  std::vector<Gradient*> pointers_;
+};
+
+class SmallStep {
+ public:
+  SmallStep(const ModelConfig& config, DType compute, int64_t length)
+      : compute_(compute), length_(length), model_(config, memory_) {
+    allocate();
+    StreamGroup planning(Device::cpu(), {.planning = true, .recording = &recording_});
+    run(planning.add("compute"));
+    for (Arena* const arena : {&memory_, &saved_, &scratch_}) arena->commit();
+    model_ = Model(config, memory_);
+    allocate();
+    fill();
+  }
+
+  // Every op with its mean time.
+  std::vector<TimedOp> time() {
+    StreamGroup streams(Device::cpu(), {.trace = &trace_});
+    Stream& stream = streams.add("compute");
+    trace_.set_recording(false);
+    run(stream);
+    trace_.set_recording(true);
+    for (int round = 0; round < kRounds; ++round) run(stream);
+    return of_spans();
+  }
+
+ private:
+  void allocate() {
+    const int64_t N = kTokens, documents = N / length_;
+    for (Tensor* const tensor : {&tokens_, &positions_, &targets_}) *tensor = memory_.alloc(DType::i32, {N});
+    boundaries_ = memory_.alloc(DType::i32, {documents + 1});
+    target_weights_ = memory_.alloc(DType::f32, {N});
+    losses_ = memory_.alloc(DType::f32, {N});
+    const RowCounts rows{.tokens = N};
+    dx_ = memory_.alloc(compute_, model_.largest_output(0, model_.layer_count(), rows));
+    x_.assign(1, Tensor{});
+    for (int i = 0; i + 1 < model_.layer_count(); ++i)
+      x_.push_back(memory_.alloc(compute_, model_.output(i, rows)));
+    parameters_ = allocate_parameters(model_, compute_, memory_);
+    gradients_ = allocate_parameters(model_, DType::f32, memory_);
+    const int64_t updated = model_.parameter_count();
+    for (Tensor* const tensor : {&masters_, &first_moments_, &second_moments_, &gradient_})
+      *tensor = memory_.alloc(DType::f32, {updated});
+    copy_ = memory_.alloc(compute_, {updated});
+    clip_ = memory_.alloc(DType::f32, {1});
+    squares_ = memory_.alloc(DType::f32, {squares_chunks(0, updated)});
+  }
+
+  void fill() {
+    StreamGroup streams(Device::cpu());
+    Stream& stream = streams.add("compute");
+    for (const Tensor& tensor : {masters_, first_moments_, second_moments_, gradient_, clip_})
+      zero(stream, tensor);
+    model_.fill_tables(stream);
+    for (size_t u = 0; u < parameters_.size(); ++u)
+      for (size_t i = 0; i < parameters_[u].size(); ++i) {
+        const ParamSpec& spec = model_.param_lists()[u].specs()[i];
+        init_param(stream, {.y = parameters_[u][i], .init = spec.init, .random = RandomStream(1, spec.name)});
+      }
+    stream.sync();
+    for (int64_t i = 0; i < kTokens; ++i) {
+      tokens_.as<int32_t>()[i] = targets_.as<int32_t>()[i] =
+          static_cast<int32_t>(i * 31 % model_.config().vocab);
+      positions_.as<int32_t>()[i] = static_cast<int32_t>(i % length_);
+      target_weights_.as<float>()[i] = 1.0f / kTokens;
+    }
+    for (int64_t d = 0; d <= kTokens / length_; ++d)
+      boundaries_.as<int32_t>()[d] = static_cast<int32_t>(d * length_);
+  }
+
+  void run(Stream& stream) {
+    Context c{.stream = stream,
+              .scratch = scratch_,
+              .saved = saved_,
+              .tokens = tokens_,
+              .positions = positions_,
+              .boundaries = boundaries_,
+              .targets = targets_,
+              .target_weights = target_weights_,
+              .losses = losses_,
+              .dtype = compute_,
+              .head_chunk = kTokens};
+    const ArenaScope saved(saved_);
+    std::deque<GradientsOfUnit> gradients;
+    for (const std::vector<Tensor>& unit : gradients_) gradients.emplace_back(unit);
+    const auto at = [](const auto& list, int i) -> const auto& { return list[static_cast<size_t>(i)]; };
+    const auto weights = [&](int i) { return ParamView(at(parameters_, model_.param_list_of(i))); };
+    const int last = model_.layer_count() - 1;
+    for (int i = 0; i < last; ++i) model_.layer(i).forward(c, weights(i), at(x_, i + 1), at(x_, i));
+    for (int i = last; i >= 0; --i)
+      model_.layer(i).backward(c, weights(i), at(gradients, model_.param_list_of(i)).view(),
+                               dx_.beginning(at(x_, i < last ? i + 1 : i).shape), at(x_, i));
+    update(stream);
+    stream.sync();
+  }
+
+  // What a step does with all parameters: sums of lanes, the norm, the update.
+  void update(Stream& stream) {
+    add(stream, {.y = gradient_, .a = gradient_, .b = first_moments_});
+    sum_squares(stream, {.partials = squares_, .x = gradient_});
+    adamw(stream, {.p = masters_,
+                   .m = first_moments_,
+                   .v = second_moments_,
+                   .copy = copy_,
+                   .g = gradient_,
+                   .grad_scale = clip_,
+                   .skip = {},
+                   .lr = 1e-3,
+                   .decay_end = masters_.size(),
+                   .step = 1});
+  }
+
+  // The spans of an op in all rounds have the order of the recording.
+  std::vector<TimedOp> of_spans() const {
+    std::vector<int> ops;
+    for (const Recording::Item& item : recording_.items())
+      if (item.kind == Recording::Kind::op) ops.push_back(item.index);
+    std::vector<double> seconds(recording_.ops().size());
+    std::vector<int> calls(recording_.ops().size());
+    size_t next = 0;
+    trace_.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
+      const auto op = static_cast<size_t>(ops[next++ % ops.size()]);
+      check(recording_.ops()[op].name == name, "the recording of a step of one block has ",
+            recording_.ops()[op].name, " where its trace has ", name);
+      seconds[op] += std::chrono::duration<double>(end - begin).count();
+      ++calls[op];
+    });
+    std::vector<TimedOp> timed;
+    for (size_t i = 0; i < seconds.size(); ++i)
+      if (calls[i] > 0) timed.push_back({recording_.ops()[i], seconds[i] / calls[i]});
+    return timed;
+  }
+
+  DType compute_;
+  int64_t length_;
+  Arena memory_{"small model", Device::cpu()}, saved_{"small activations", Device::cpu()},
+      scratch_{"small scratch", Device::cpu()};
+  Recording recording_;
+  Trace trace_;
+  Model model_;
+  Tensor tokens_, positions_, boundaries_, targets_, target_weights_, losses_, dx_;
+  Tensor masters_, first_moments_, second_moments_, gradient_, copy_, clip_, squares_;
+  std::vector<Tensor> x_;
+  ParamTensors parameters_, gradients_;
+};
+
+}  // namespace
+
+ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
+  ModelConfig small = model;
+  small.layers = 1;
+  small.full_attention_blocks.clear();
+  small.no_rope_blocks.clear();
+  small.adapters.clear();
+  small.quantized.clear();
+  small.vocab = std::min(model.vocab, kMostVocab);
+  const int64_t queries = model.heads / model.kv_heads,
+                heads = std::clamp<int64_t>(width / model.head_dim, 1, model.heads);
+  small.kv_heads = std::max<int64_t>(1, heads / queries);
+  small.heads = small.kv_heads * std::min(queries, heads);
+  const bool is_square = model.hidden == model.heads * model.head_dim;
+  small.hidden = is_square ? small.heads * small.head_dim : std::min(model.hidden, width);
+  constexpr int64_t kMultiple = 64;
+  const int64_t ffn = model.ffn * small.hidden / model.hidden / kMultiple * kMultiple;
+  small.ffn = std::min(model.ffn, std::max(ffn, kMultiple));
+  return small;
+}
+
+std::vector<TimedOp> time_ops(const RunSetup& setup, double products) {
+  if (setup.model.vision) return {};
+  // A power of two, so that whole sequences fill the tokens.
+  int64_t length = kTokens;
+  while (length > setup.seq_len()) length /= 2;
+  ModelConfig model = smaller_model(setup.model, width_for(products));
+  model.context = length;
+  return SmallStep(model, setup.compute, length).time();
+}
+
+}  // namespace flatshard

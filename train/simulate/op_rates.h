@@ -1,0 +1,25 @@
+#pragma once
+// Rates of the ops of a run on the CPU, measured on a smaller model of the same kind: one block between an
+// embedding and a head, a few hundred tokens, and the update of its weights. The simulator scales them to the
+// shapes of the run.
+
+#include <vector>
+
+#include "runtime/recording.h"
+#include "train/setup/run_setup.h"
+
+namespace flatshard {
+
+struct TimedOp {
+  OpCall op;
+  double seconds = 0;
+};
+
+// Takes about half a second, in which all ranks measure. `products` is the rate of matrix products of a rank.
+// Empty for models that read images.
+std::vector<TimedOp> time_ops(const RunSetup& setup, double products);
+
+// The model that time_ops() runs: of this width, or of the run's if that is smaller.
+ModelConfig smaller_model(const ModelConfig& model, int64_t width);
+
+}  // namespace flatshard
