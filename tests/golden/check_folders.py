@@ -5,8 +5,8 @@
         DIR/written_folders/published/exported
 
 Folders with an adapter_config.json are loaded with PEFT, on the base that they name, which may have 4-bit weights. A folder
-that does not exist is ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them.
-If a folder has a tokenizer, it must be that of folders/llama."""
+that does not exist is ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them;
+where the model reads images, the tokens show those of image_answers.py, which transformers reads as the folder says. If a folder has a tokenizer, it must be that of folders/llama."""
 import json
 import os
 import sys
@@ -17,23 +17,37 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file
 
+from image_answers import images_of, inputs_of
+
 FROM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders", "llama")
 # Relative to the largest logit: both sum in f32, in different orders, and large weights amplify the rounding.
 MAX_ERROR = 2e-5
+# The processors that work with Pillow, of models that read images.
+PROCESSORS = {"idefics2": hf.Idefics2ImageProcessorPil, "idefics3": hf.Idefics3ImageProcessorPil, "smolvlm": hf.SmolVLMImageProcessorPil,
+              "qwen2_vl": hf.Qwen2VLImageProcessorPil, "qwen2_5_vl": hf.Qwen2VLImageProcessorPil}
+
+
+def config_of(folder):
+    with open(os.path.join(folder, "config.json")) as file:
+        return json.load(file)
+
+
+def class_of(folder):
+    return hf.AutoModelForImageTextToText if config_of(folder)["model_type"] in PROCESSORS else hf.AutoModelForCausalLM
 
 
 def load_adapter(folder):
     config = peft.PeftConfig.from_pretrained(folder)
-    model = hf.AutoModelForCausalLM.from_pretrained(config.base_model_name_or_path, dtype=torch.float32,
-                                                    attn_implementation="eager", device_map="cpu")
+    model = class_of(folder).from_pretrained(config.base_model_name_or_path, dtype=torch.float32, attn_implementation="eager",
+                                             device_map="cpu")
     four_bit = getattr(model, "is_loaded_in_4bit", False)
     if four_bit:
         for layer in model.modules():
             if hasattr(layer, "compute_dtype"):
                 layer.compute_dtype = torch.float32
-    with open(os.path.join(folder, "config.json")) as file:
-        vocab = json.load(file)["vocab_size"]
-    resized = vocab != model.config.vocab_size
+    own = config_of(folder)
+    vocab = own.get("text_config", own)["vocab_size"]
+    resized = vocab != model.config.get_text_config().vocab_size
     if resized:
         model.resize_token_embeddings(vocab)
     with warnings.catch_warnings():
@@ -51,18 +65,25 @@ def load_adapter(folder):
 def load(folder):
     if os.path.exists(os.path.join(folder, "adapter_config.json")):
         return load_adapter(folder)
-    model, info = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                                          output_loading_info=True)
+    model, info = class_of(folder).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     problems = {key: value for key, value in info.items() if value}
     assert not problems, f"{folder}: {problems}"
     return model
+
+
+def inputs_for(folder, tokens):
+    config = config_of(folder)
+    if config["model_type"] not in PROCESSORS:
+        return {"input_ids": tokens}
+    processor = PROCESSORS[config["model_type"]].from_pretrained(folder)
+    return inputs_of(tokens, images_of(processor), config["image_token_id"])
 
 
 def error_of(folder):
     ours = load_file(os.path.join(folder, "ours.safetensors"))
     model = load(folder)
     with torch.no_grad():
-        theirs = model(input_ids=ours["tokens"].long()).logits
+        theirs = model(**inputs_for(folder, ours["tokens"].long())).logits
     assert theirs.shape == ours["logits"].shape, f"{folder}: {theirs.shape}, {ours['logits'].shape}"
     return ((theirs - ours["logits"]).abs().max() / theirs.abs().max()).item()
 

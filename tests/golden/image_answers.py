@@ -93,9 +93,9 @@ def prompt_of(images, tokens_of):
     return torch.cat(parts)[None]
 
 
-def inputs_of(prompt, images):
+def inputs_of(prompt, images, image_token=IMAGE_TOKEN):
     if "image_grid_thw" in images[0]:
-        return dict(input_ids=prompt, attention_mask=torch.ones_like(prompt), mm_token_type_ids=(prompt == IMAGE_TOKEN).int(),
+        return dict(input_ids=prompt, attention_mask=torch.ones_like(prompt), mm_token_type_ids=(prompt == image_token).int(),
                     pixel_values=torch.cat([seen["pixel_values"] for seen in images]),
                     image_grid_thw=torch.cat([seen["image_grid_thw"] for seen in images]))
     height, width = (max(seen["pixel_values"].shape[axis] for seen in images) for axis in (3, 4))

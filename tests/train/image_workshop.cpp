@@ -11,14 +11,16 @@ namespace {
 constexpr const char* kPictures[] = {"orientation_6.jpeg", "rgb_8.png"};
 constexpr int64_t kVocab = 100;
 
+bool has_tiles(const std::string& family) { return image_family_of(family) == ImageFamily::idefics3; }
+
 ImageInput input_of(const std::string& family) {
   if (flatshard::family(family).rope_axes) return small_squares_input();
-  return family == "idefics3" ? small_tile_input() : small_image_input();
+  return has_tiles(family) ? small_tile_input() : small_image_input();
 }
 
 std::string preprocessor_of(const std::string& family) {
-  if (flatshard::family(family).rope_axes) return R"({"min_pixels": 16, "max_pixels": 64})";
-  if (family == "idefics3")
+  if (flatshard::family(family).rope_axes) return R"({"patch_size": 2, "min_pixels": 16, "max_pixels": 64})";
+  if (has_tiles(family))
     return R"({"size": {"longest_edge": 8}, "max_image_size": {"longest_edge": 8}, "do_image_splitting": false})";
   return R"({"size": {"longest_edge": 16, "shortest_edge": 8}, "do_image_splitting": false})";
 }

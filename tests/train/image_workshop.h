@@ -14,8 +14,8 @@ ModelConfig model_for_workshop(const std::string& family, int64_t vocab = Worksh
 // A workshop with a folder "model".
 Workshop workshop_with(const std::string& folder, const ModelConfig& c);
 
-// With a model of this family, idefics2, idefics3 or one of Qwen's, and images.tok, in whose documents there
-// are two images of different sizes, one and none; the vocabulary has 100 tokens.
+// With a model of this family, which reads images, and images.tok, in whose documents there are two images of
+// different sizes, one and none; the vocabulary has 100 tokens.
 Workshop workshop_with_images(const std::string& folder, const std::string& family);
 
 }  // namespace flatshard::test

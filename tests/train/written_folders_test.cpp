@@ -9,8 +9,10 @@
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
-#include "tests/workshop.h"
+#include "tests/text/data/image_tokens.h"
+#include "tests/train/image_workshop.h"
 #include "tools/inference/find_model.h"
+#include "tools/inference/prompt_images.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
@@ -102,10 +104,51 @@ test::SmallRun::Golden text() {
   return {{"tokens", tokens}, {"targets", tokens}};
 }
 
-std::vector<double> logits_of(const ModelSource& source) {
+// The options of adapters, of all parts of a model that reads images.
+constexpr char kAdaptersOfImages[] =
+    " --lora.rank=2 --lora.targets='.*(q_proj|v_proj|down_proj|fc1|qkv|modality_projection.proj|mlp.0)' ";
+
+// A sequence that shows the images of image_answers.py, as the files of the folder say.
+test::SmallRun::Golden text_with_images(const std::string& folder) {
+  const ImageInput input = read_image_input(folder).value();
+  Conversation shown;
+  shown.add("user", "", {{.path = test::picture("rgb.jpeg")}, {.path = test::picture("orientation_6.jpeg")}});
+  find_image_sizes(shown);
+  std::vector<double> tokens{5, 17, 2, 30}, rows;
+  for (const ShownImage& image : shown.images) {
+    for (int64_t i = 0; i < layout_of(input.rules, image.size).tokens; ++i) {
+      rows.push_back(static_cast<double>(tokens.size()));
+      tokens.push_back(input.token);
+    }
+    for (const double token : {7, 41, 8}) tokens.push_back(token);
+  }
+  const PromptImages images = read_images(input, shown);
+  const int64_t patches = images.frames.back(), axes = input.rules.axes();
+  std::vector<double> positions;  // of all frames on one axis, then on the next
+  for (int64_t axis = 0; axis < axes; ++axis)
+    for (int64_t frame = 0; frame < images.frame_count(); ++frame) {
+      const int64_t count = images.rows_of(frame).patches;
+      const auto first =
+          images.positions.begin() + axes * images.frames[static_cast<size_t>(frame)] + axis * count;
+      positions.insert(positions.end(), first, first + count);
+    }
+  const auto tensor = [](std::vector<int64_t> shape, std::vector<double> values) {
+    return test::GoldenTensor{.dtype = "", .shape = std::move(shape), .values = std::move(values)};
+  };
+  const test::GoldenTensor text = tensor({1, std::ssize(tokens)}, tokens);
+  return {{"tokens", text},
+          {"targets", text},
+          {"rows", tensor({std::ssize(rows)}, rows)},
+          {"patches",
+           tensor({patches, input.rules.patch_width()}, {images.patches.begin(), images.patches.end()})},
+          {"patch_positions", tensor({axes, patches}, positions)},
+          {"frames", tensor({std::ssize(images.frames)}, {images.frames.begin(), images.frames.end()})}};
+}
+
+std::vector<double> logits_of(const ModelSource& source, const test::SmallRun::Golden& shown = text()) {
   ModelConfig config = read_model_config(source);
   for (auto& [path, format] : config.quantized) format.compute = DType::f32;
-  return test::SmallRun(config, text(), DType::f32, false,
+  return test::SmallRun(config, shown, DType::f32, false,
                         [&](const Model& model, const ParamTensors& parameters, Stream& stream) {
                           read_model_weights(source, model, parameters, stream);
                         })
@@ -113,10 +156,13 @@ std::vector<double> logits_of(const ModelSource& source) {
 }
 
 // For check_folders.py.
-void write_ours(const std::string& folder, const std::vector<double>& logits) {
-  const std::vector<double> tokens = text().at("tokens").values;
+void write_ours(const std::string& folder, const std::vector<double>& logits,
+                const test::SmallRun::Golden& shown = text()) {
+  const test::GoldenTensor& text = shown.at("tokens");
+  const std::vector<double>& tokens = text.values;
   const int64_t vocab = std::ssize(logits) / std::ssize(tokens);
-  const SafetensorsLayout layout({{"tokens", DType::i32, {2, 16}}, {"logits", DType::f32, {2, 16, vocab}}});
+  const SafetensorsLayout layout({{"tokens", DType::i32, {text.shape[0], text.shape[1]}},
+                                  {"logits", DType::f32, {text.shape[0], text.shape[1], vocab}}});
   const std::vector<int32_t> ids(tokens.begin(), tokens.end());
   const std::vector<float> values(logits.begin(), logits.end());
   SafetensorsWriter writer(folder + "/ours.safetensors", layout, true);
@@ -169,6 +215,43 @@ TEST_CASE("written folders of each family, a checkpoint and the last model, are 
     const std::vector<double> logits = logits_of(run + "/step-4");
     CHECK(logits == logits_of(run + "/model"));
     for (const char* folder : {"/step-4", "/model"}) write_ours(run + folder, logits);
+  }
+}
+
+TEST_CASE("written folders of models that read images, and of their adapters, are one model each") {
+  for (const Family& family : families()) {
+    if (!family.connector) continue;
+    CAPTURE(family.name);
+    const std::string run = str("written_folders/", family.name), base = run + "_base/model";
+    for (const char* end : {"", "_base", "_adapter"}) fs::remove_all(run + end);
+    fs::create_directories("written_folders");
+    const test::Workshop workshop = test::workshop_with_images(run + "_base", family.name);
+    const auto train = [&](const std::string& options) {
+      const test::Finished trained = workshop.train(
+          1, "--model.init_from=" + fs::absolute(base).string() +
+                 " --model.vocab=100 --data.train=images.tok --data.eval=images.tok --data.packing=none "
+                 "--checkpoint.save_every=4 --train.steps=4 --precision.compute=fp32 " +
+                 options);
+      REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    };
+    const test::SmallRun::Golden shown = text_with_images(base);
+    const std::vector<double> before = logits_of(base, shown);
+    write_ours(base, before, shown);
+
+    train("--run.dir=../" + family.name);
+    const std::vector<double> logits = logits_of(run + "/step-4", shown);
+    CHECK(logits == logits_of(run + "/model", shown));
+    CHECK(logits != before);
+    for (const char* folder : {"/step-4", "/model"}) write_ours(run + folder, logits, shown);
+
+    train(str("--run.dir=../", family.name, "_adapter", kAdaptersOfImages, "&& cd ../", family.name,
+              "_adapter && @ckpt merge-adapter . --out merged --dtype f32"));
+    const std::vector<double> adapted = logits_of(find_model(run + "_adapter", ""), shown);
+    CHECK(adapted == logits_of({base, run + "_adapter/step-4"}, shown));
+    CHECK(adapted != before);
+    CHECK(bench::max_error(logits_of(run + "_adapter/merged", shown), adapted) < kOtherOrder);
+    for (const char* folder : {"/step-4", "/adapter", "/merged"})
+      write_ours(run + "_adapter" + folder, adapted, shown);
   }
 }
 
