@@ -87,6 +87,27 @@ TEST_CASE("an answer about images goes on wherever its text is read from") {
   }
 }
 
+TEST_CASE("an image that changes is read again, though its tokens stay the same") {
+  for (const std::string family : {"idefics3", "qwen2_vl"}) {
+    CAPTURE(family);
+    const Answer answer = answer_of(family);
+    const PromptImages before = images_of(answer.folder);
+    PromptImages after = before;
+    after.patches.back() += 5;
+    Generator fresh(answer.folder, {.capacity = 150}), generator(answer.folder, {.capacity = 150});
+    fresh.read_prompt(0, answer.prompt, after);
+    generator.read_prompt(0, answer.prompt, before);
+    generator.read_changes(0, answer.prompt, after);
+    double error = 0, change = 0;
+    for (size_t i = 0; i < answer.logits.size(); ++i) {
+      error = std::max<double>(error, std::abs(generator.logits(0)[i] - fresh.logits(0)[i]));
+      change = std::max(change, std::abs(fresh.logits(0)[i] - answer.logits[i]));
+    }
+    CHECK(error < kTolerance);
+    CHECK(change > 20 * kTolerance);
+  }
+}
+
 TEST_CASE("texts with and without images are continued in one batch as alone") {
   for (const std::string family : {"smolvlm", "qwen2_vl"}) {
     CAPTURE(family);
