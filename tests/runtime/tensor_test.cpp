@@ -19,7 +19,7 @@ TEST_CASE("a shape has a size and indexes dimensions from both ends") {
 
 TEST_CASE("a shape rejects negative, too many and overflowing dimensions") {
   CHECK(test::error_of([] { Shape({3, -1}); }) == "dimension 1 of a shape is -1, must not be negative");
-  CHECK(test::error_of([] { Shape({1, 1, 1, 1, 1}); }) == "a shape has 5 dimensions, must have at most 4");
+  CHECK(test::error_of([] { Shape({1, 1, 1, 1, 1, 1}); }) == "a shape has 6 dimensions, must have at most 5");
   CHECK(test::error_of([] {
           Shape({int64_t{1} << 40, int64_t{1} << 40});
         }) == "a shape has more than 2^63 elements");
