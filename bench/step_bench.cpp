@@ -72,7 +72,7 @@ Config config_of(const StepOptions& o) {
   c.data.seq_len = o.seq_len;
   c.train.steps = 1;
   c.train.total_batch_size = c.train.batch_size_per_device = o.batch;
-  c.train.recompute = o.recompute;
+  c.train.recompute = o.recompute ? Recompute::full : Recompute::none;
   c.optimizer.lr = 1e-4;
   c.optimizer.weight_decay = 0.1;
   c.precision.compute = *named<Precision>(o.compute);

@@ -47,16 +47,20 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
       {{block + names.attention_out, q_size, C, config.linear_bias, names.transposed_weights, init_std}});
 }
 
-SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N, bool norms) const {
+SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N) const {
   const int64_t Hq = query_heads_, Hkv = key_heads_, D = head_dim_;
   Projected r;
   r.packed = arena.alloc(c.dtype, {N, Hq + 2 * Hkv + whole_heads(qkv_.spare_of_y(c, N), D), D});
-  if (norms) r.normed = arena.alloc(c.dtype, {N, Hq + Hkv, D});
-  const Tensor& turned = norms ? r.normed : r.packed;
-  r.q = {turned, 0, Hq};
-  r.k = {turned, Hq, Hkv};
+  r.q = {r.packed, 0, Hq};
+  r.k = {r.packed, Hq, Hkv};
   r.v = {r.packed, Hq + Hkv, Hkv};
   return r;
+}
+
+void SelfAttention::allocate_normed(Context& c, Arena& arena, Projected& r) const {
+  r.normed = arena.alloc(c.dtype, {r.packed.shape[0], query_heads_ + key_heads_, head_dim_});
+  r.q = {r.normed, 0, query_heads_};
+  r.k = {r.normed, query_heads_, key_heads_};
 }
 
 AttentionMask SelfAttention::mask(const Context& c) const {
@@ -64,7 +68,8 @@ AttentionMask SelfAttention::mask(const Context& c) const {
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
-  projected_ = allocate(c, c.saved, x.shape[0], qk_norm_.exists());
+  projected_ = allocate(c, c.saved, x.shape[0]);
+  if (qk_norm_.exists()) allocate_normed(c, c.recompute ? c.scratch : c.saved, projected_);
   qkv_.forward(c, p, rows_of(projected_.packed), x);
   if (qk_norm_.exists())
     qk_norm_.forward(c, p, projected_.normed, projected_.packed, rope_table_);
@@ -136,6 +141,7 @@ void SelfAttention::attend_to_cache(Context& c, const Heads& o) const {
 
 void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
                             const Tensor& r) {
+  const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   project(c, p, x);
   o_ = {c.saved.alloc(c.dtype, {N, Hq + whole_heads(out_.spare_of_x(c, N), D), D}), 0, Hq};
@@ -150,7 +156,11 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
   const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
   out_.backward(c, p, g, rows_of(d_o), dy, rows_of(o_.of));
-  const Projected d = allocate(c, c.scratch, N, false);
+  const Projected d = allocate(c, c.scratch, N);
+  if (c.recompute && qk_norm_.exists()) {
+    allocate_normed(c, c.scratch, projected_);
+    qk_norm_.forward_again(c, p, projected_.normed, projected_.packed, rope_table_);
+  }
   attention_backward(c.stream, c.scratch,
                      {.dq = d.q,
                       .dk = d.k,

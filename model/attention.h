@@ -28,6 +28,9 @@ class SelfAttention {
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
   int64_t spare_of_x(const Context& c, int64_t rows) const { return qkv_.spare_of_x(c, rows); }
+  void restore_spare_columns(Context& c, const ParamView& p, const Tensor& x) {
+    qkv_.restore_spare_columns(c, p, x);
+  }
 
  private:
   // The projections of q, k and v side by side, with spare columns as whole heads, and the heads that
@@ -36,7 +39,9 @@ class SelfAttention {
     Tensor packed, normed;
     Heads q, k, v;
   };
-  Projected allocate(Context& c, Arena& arena, int64_t N, bool norms) const;
+  Projected allocate(Context& c, Arena& arena, int64_t N) const;
+  // Makes q and k the heads of `normed`, which it allocates.
+  void allocate_normed(Context& c, Arena& arena, Projected& r) const;
   void attend(Context& c, const Heads& o);
   void attend_to_cache(Context& c, const Heads& o) const;
   AttentionMask mask(const Context& c) const;

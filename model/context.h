@@ -50,16 +50,18 @@ struct Context {
   Stream& stream;
   Arena& scratch;
   Arena& saved;
-  Tensor tokens;                        // (N) i32
-  Tensor positions;                     // (N) i32; with M-RoPE (3, N): time, row and column
-  Tensor boundaries;                    // (documents + 1) i32
-  Tensor targets;                       // (N) i32
-  Tensor target_weights;                // (N) f32, the factor of each token's loss
-  Tensor losses;                        // (N) f32, written by the last layer
-  ImageInputs images{};                 // of models that read images
-  DType dtype = DType::bf16;            // of activations
-  bool tf32 = false;                    // of matrix products (kernels/gemm.h)
-  int64_t head_chunk = 0;               // tokens whose logits exist at once (kernels/head.h)
+  Tensor tokens;              // (N) i32
+  Tensor positions;           // (N) i32; with M-RoPE (3, N): time, row and column
+  Tensor boundaries;          // (documents + 1) i32
+  Tensor targets;             // (N) i32
+  Tensor target_weights;      // (N) f32, the factor of each token's loss
+  Tensor losses;              // (N) f32, written by the last layer
+  ImageInputs images{};       // of models that read images
+  DType dtype = DType::bf16;  // of activations
+  bool tf32 = false;          // of matrix products (kernels/gemm.h)
+  int64_t head_chunk = 0;     // tokens whose logits exist at once (kernels/head.h)
+  // Norms and the activations of MLPs are not saved: backward passes compute them again.
+  bool recompute = false;
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
   // Generation: the tokens continue texts in the cache.

@@ -233,6 +233,10 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
   if (!has_spare) adapters_.add_update(c, p, y);
 }
 
+void Linear::restore_spare_columns(Context& c, const ParamView& p, const Tensor& x) {
+  if (x.shape[1] > in_) adapters_.project(c, p, x);
+}
+
 void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                       const Tensor& dy_of_layer, const Tensor& x, bool accumulate) const {
   const ArenaScope scope(c.scratch);

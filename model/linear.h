@@ -53,6 +53,8 @@ class Linear {
   // spare columns after these. The forward and the backward pass must be given the same x; y has no addend
   // if it has spare columns.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
+  // Writes the spare columns of x again, where x was computed again for the backward pass.
+  void restore_spare_columns(Context& c, const ParamView& p, const Tensor& x);
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients of parameters in g,
   // where their tensors are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,

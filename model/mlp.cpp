@@ -45,28 +45,45 @@ Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer)
     : Mlp(params, config, in_layers(config, layer), out_layer(config, layer)) {}
 
 void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r) {
+  const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0];
-  const bool gated = is_gated(kind_);  // and then by packed columns
-  hidden_ = c.saved.alloc(c.dtype, {N, ffn_ + (gated ? out_.spare_of_x(c, N) : 0)});
-  projected_ = c.saved.alloc(c.dtype, {N, in_.width() + (gated ? in_.spare_of_y(c, N) : 0)});
+  hidden_ = allocate_hidden(c, c.recompute ? c.scratch : c.saved, N);
+  projected_ = c.saved.alloc(c.dtype, {N, in_.width() + (is_gated(kind_) ? in_.spare_of_y(c, N) : 0)});
   in_.forward(c, p, projected_, x);
-  if (gated)
-    swiglu_forward(c.stream, {.y = packed_columns(hidden_, 0, {N, ffn_}),
-                              .gate = packed_columns(projected_, 0, {N, ffn_}),
-                              .up = packed_columns(projected_, ffn_, {N, ffn_}),
-                              .row_stride = projected_.shape[1],
-                              .y_stride = hidden_.shape[1],
-                              .function = gate_of(kind_)});
-  else
-    gelu_forward(c.stream, {.y = hidden_, .x = projected_, .kind = gelu_of(kind_)});
+  activate(c);
   out_.forward(c, p, y, hidden_, r);
+}
+
+// A gate works on packed columns, and so can leave some.
+Tensor Mlp::allocate_hidden(Context& c, Arena& arena, int64_t rows) const {
+  return arena.alloc(c.dtype, {rows, ffn_ + (is_gated(kind_) ? out_.spare_of_x(c, rows) : 0)});
+}
+
+void Mlp::activate(Context& c) const {
+  if (!is_gated(kind_))
+    return gelu_forward(c.stream, {.y = hidden_, .x = projected_, .kind = gelu_of(kind_)});
+  const Shape each{projected_.shape[0], ffn_};
+  swiglu_forward(c.stream, {.y = packed_columns(hidden_, 0, each),
+                            .gate = packed_columns(projected_, 0, each),
+                            .up = packed_columns(projected_, ffn_, each),
+                            .row_stride = projected_.shape[1],
+                            .y_stride = hidden_.shape[1],
+                            .function = gate_of(kind_)});
 }
 
 void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                    const Tensor& x, bool accumulate) {
   const ArenaScope scope(c.scratch);
   const Tensor d_hidden = c.scratch.alloc(c.dtype, {x.shape[0], ffn_});
-  out_.backward(c, p, g, d_hidden, dy, hidden_);
+  {
+    const ArenaScope again(c.scratch);
+    if (c.recompute) {
+      hidden_ = allocate_hidden(c, c.scratch, x.shape[0]);
+      activate(c);
+      out_.restore_spare_columns(c, p, hidden_);
+    }
+    out_.backward(c, p, g, d_hidden, dy, hidden_);
+  }
   if (!is_gated(kind_)) {
     gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = projected_, .kind = gelu_of(kind_)});
     return in_.backward(c, p, g, dx, d_hidden, x, accumulate);

@@ -20,13 +20,19 @@ class Mlp {
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
   int64_t spare_of_x(const Context& c, int64_t rows) const { return in_.spare_of_x(c, rows); }
+  void restore_spare_columns(Context& c, const ParamView& p, const Tensor& x) {
+    in_.restore_spare_columns(c, p, x);
+  }
 
  private:
+  Tensor allocate_hidden(Context& c, Arena& arena, int64_t rows) const;
+  void activate(Context& c) const;  // hidden_ from projected_
+
   MlpKind kind_;
   int64_t ffn_;
   Linear in_, out_;   // gate and up, or up; down
   Tensor projected_;  // gate(x) and up(x) side by side, or up(x)
-  Tensor hidden_;     // the input of down, with its spare columns
+  Tensor hidden_;     // the input of down, with its spare columns; with Context::recompute not saved
 };
 
 }  // namespace flatshard

@@ -35,6 +35,19 @@ Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& pref
 
 void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend) {
   rstd_ = c.saved.alloc(DType::f32, {x.size() / size_});
+  if (kind_ == NormKind::layer) {
+    check(addend.empty(), "LayerNorm takes no addend: call add() after it");
+    mean_ = c.saved.alloc(DType::f32, {x.size() / size_});
+  }
+  normalize(c, p, y, x, addend);
+}
+
+void Norm::forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) const {
+  normalize(c, p, y, x, {});
+}
+
+void Norm::normalize(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
+                     const Tensor& addend) const {
   const Tensor own = y.shape == x.shape ? y : packed_columns(y, 0, x.shape);
   if (kind_ == NormKind::rms)
     return rmsnorm_forward(c.stream, {.y = own,
@@ -46,8 +59,6 @@ void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor
                                       .offset = offset_,
                                       .round_xhat = rounds_,
                                       .y_stride = y.shape[-1]});
-  check(addend.empty(), "LayerNorm takes no addend: call add() after it");
-  mean_ = c.saved.alloc(DType::f32, {x.size() / size_});
   layernorm_forward(c.stream, {.y = own,
                                .mean = mean_,
                                .rstd = rstd_,
@@ -112,6 +123,11 @@ Tensor QkNorm::heads_of(const Tensor& packed) const {
 void QkNorm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
                      const Tensor& table) {
   rstd_ = c.saved.alloc(DType::f32, {packed.shape[0], rows_});
+  forward_again(c, p, y, packed, table);
+}
+
+void QkNorm::forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
+                           const Tensor& table) const {
   qk_norm_forward(c.stream, {.y = y,
                              .rstd = rstd_,
                              .x = heads_of(packed),

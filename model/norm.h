@@ -18,6 +18,8 @@ class Norm {
   // y = norm(x) over the last dimension, plus an addend like x, if there is one: for RMSNorm only. Rows of y
   // may have spare columns (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
+  // y once more, from the x of forward(), which had no addend.
+  void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) const;
   // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
@@ -26,6 +28,9 @@ class Norm {
   bool exists() const { return size_ > 0; }
 
  private:
+  void normalize(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
+                 const Tensor& addend) const;
+
   NormKind kind_ = NormKind::rms;
   int64_t size_ = 0;
   float eps_ = 0, offset_ = 0;
@@ -45,6 +50,9 @@ class QkNorm {
 
   // y (N, query heads + key heads, D) from the packed projection (N, heads, D). An empty table: no rotation.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed, const Tensor& table);
+  // y once more, from the `packed` and the table of forward().
+  void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
+                     const Tensor& table) const;
   // In place: the heads of q and k in d, packed, are gradients of y, and become gradients of `packed`.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d, const Tensor& packed,
                 const Tensor& table) const;

@@ -106,16 +106,22 @@ HalfFrame half_frame(ParamList& params, const ModelConfig& config, int64_t layer
           .o = {}};
 }
 
+// With spare columns (linear.h).
+template <class Layer>
+Shape shape_of_input(const Context& c, const Layer& layer, const Tensor& x) {
+  return {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])};
+}
+
 template <class Layer>
 void forward_half(Context& c, const ParamView& p, HalfFrame& f, Layer& layer, const Tensor& y,
                   const Tensor& x) {
+  const ArenaScope scope(c.scratch);
   Tensor h = x;
   if (f.in.exists()) {
-    h = f.h = c.saved.alloc(c.dtype, {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])});
+    h = f.h = (c.recompute ? c.scratch : c.saved).alloc(c.dtype, shape_of_input(c, layer, x));
     f.in.forward(c, p, h, x);
   }
   if (!f.out.exists() && f.factor == 1) return layer.forward(c, p, y, h, x);
-  const ArenaScope scope(c.scratch);
   f.o = (f.out.exists() ? c.saved : c.scratch).alloc(c.dtype, x.shape);  // only the norm's backward reads it
   layer.forward(c, p, f.o, h, {});
   if (f.factor == 1) return f.out.forward(c, p, y, f.o, x);
@@ -139,6 +145,11 @@ void backward_half(Context& c, const ParamView& p, const GradView& g, HalfFrame&
   if (!f.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
   const bool returns = c.input_gradient || f.in.is_trained(g);
   const Tensor dh = returns ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
+  if (c.recompute) {
+    f.h = c.scratch.alloc(c.dtype, shape_of_input(c, layer, x));
+    f.in.forward_again(c, p, f.h, x);
+    layer.restore_spare_columns(c, p, f.h);
+  }
   layer.backward(c, p, g, dh, d_o, f.h, false);
   if (returns) f.in.backward(c, p, g, dx, dh, x, true);
 }

@@ -45,7 +45,9 @@ class EmbeddingLayer : public TextLayer {
 struct HalfFrame {
   Norm in, out;
   float factor;
-  Tensor h, o;  // in(x), with spare columns, and the output of the layer if there is a norm or a factor
+  // in(x), with spare columns, which Context::recompute does not save; and the output of the layer if there
+  // is a norm or a factor
+  Tensor h, o;
 };
 
 // y = x + factor out(attention(in(x)))

@@ -255,7 +255,7 @@ Config Settings::config(const Setting& s) const {
   c.parallel.strategy = *named<Strategy>(strategy.substr(0, strategy.find(' ')));
   if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = std::stoi(strategy.substr(10));
   c.train.batch_size_per_device = std::stoi(value(s, Dimension::cut));
-  c.train.recompute = value(s, Dimension::recompute) == "on";
+  c.train.recompute = value(s, Dimension::recompute) == "on" ? Recompute::full : Recompute::none;
   c.parallel.accumulation = *named<Accumulation>(value(s, Dimension::accumulation));
   c.parallel.keep_root_gathered = value(s, Dimension::keep_root) == "on";
   c.parallel.backward_prefetch = *named<BackwardPrefetch>(value(s, Dimension::backward_prefetch));

@@ -33,6 +33,8 @@ enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
 enum class AttentionChoice { automatic, sm_80 };
 constexpr auto value_names(AttentionChoice) { return std::array{"auto", "sm_80"}; }
+enum class Recompute { none, full, selective };
+constexpr auto value_names(Recompute) { return std::array{"false", "true", "selective"}; }
 enum class LrScaling { none, linear, sqrt };
 constexpr auto value_names(LrScaling) { return std::array{"none", "linear", "sqrt"}; }
 enum class WrapPolicy { block, attention_mlp, pattern, size, none };
@@ -103,7 +105,7 @@ struct TrainConfig {
   int64_t lane_size = 0;                   // 0: as batch_size_per_device
   int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
   int64_t head_chunk = kHeadChunk;
-  bool recompute = false;
+  Recompute recompute = Recompute::none;
   double eval_every = 0;
   bool eval_each_epoch = false;
   int64_t stop_after_no_improvement = 0;  // evaluations; 0: never

@@ -64,8 +64,11 @@ struct Printer {
 
 // The field's value as TOML, "" if it has none.
 std::string value_of(const Field& field) {
-  const auto* text = std::get_if<std::string*>(&field.slot);
-  if (field.spelling == Spelling::or_flag && text && (**text == "true" || **text == "false")) return **text;
+  if (field.spelling == Spelling::or_flag) {
+    const auto* const choice = std::get_if<Choice>(&field.slot);
+    const std::string text = choice ? choice->name() : *std::get<std::string*>(field.slot);
+    if (text == "true" || text == "false") return text;
+  }
   return std::visit(Printer{}, field.slot);
 }
 

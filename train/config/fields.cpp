@@ -273,9 +273,9 @@ std::vector<Field> train_fields(TrainConfig& train) {
        "smaller chunk takes less memory and more time, and rounds differently",
        within(1, kMostTokens), noted},
       {"train.recompute", &train.recompute,
-       "activation checkpointing: keep only the inputs of each block and recompute the rest in the backward "
-       "pass",
-       noted},
+       "activation checkpointing: true keeps only the inputs of each block and recomputes the rest in the "
+       "backward pass; \"selective\" recomputes only norms and the activations of MLPs; same results",
+       Spelling::or_flag, noted},
       {"train.eval_every", &train.eval_every,
        "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps),
        changes},

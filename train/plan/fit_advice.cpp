@@ -28,7 +28,11 @@ std::string set(bool& key, const char* argument) {
   return argument;
 }
 
-std::string recompute(Config& c) { return set(c.train.recompute, "--train.recompute=true"); }
+std::string recompute(Config& c) {
+  if (c.train.recompute == Recompute::full) return "";
+  c.train.recompute = Recompute::full;
+  return "--train.recompute=true";
+}
 
 std::string shard_all(Config& c) {
   if (c.parallel.strategy == Strategy::full_shard) return "";

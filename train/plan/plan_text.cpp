@@ -109,8 +109,9 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-             c.train.recompute ? ", activation checkpointing" : "", '\n', levels_line(setup),
-             graphs_line(setup));
+             c.train.recompute == Recompute::none ? "" : ", activation checkpointing",
+             c.train.recompute == Recompute::selective ? " of norms and activations" : "", '\n',
+             levels_line(setup), graphs_line(setup));
 }
 
 std::string device_note(const RunSetup& setup) {

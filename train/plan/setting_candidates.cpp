@@ -68,9 +68,12 @@ Candidates with_strategies(const Candidate& c, int ranks, const Cluster& cluster
 }
 
 Candidates with_recomputation(const Candidate& c) {
-  const bool other = !c.config.train.recompute;
-  return {c, changed(c, str("--train.recompute=", other ? "true" : "false"),
-                     [&](Config& x) { x.train.recompute = other; })};
+  Candidates all{c};
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+    if (recompute != c.config.train.recompute)
+      all.push_back(changed(c, str("--train.recompute=", recompute),
+                            [&](Config& x) { x.train.recompute = recompute; }));
+  return all;
 }
 
 // Micro-batches that divide the sequences of a rank. In the lanes of the config a larger one takes memory for

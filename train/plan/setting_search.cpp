@@ -156,7 +156,7 @@ class Search {
   // A step takes no less than its products at the rate of the largest ones.
   double least_seconds(const RunSetup& setup, const RunPlan& plan) const {
     const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
-    const double again = setup.config.train.recompute ? plan.flops.forward : 0;
+    const double again = setup.config.train.recompute == Recompute::full ? plan.flops.forward : 0;
     return tokens * (plan.flops.causal + again) /
            (ranks_ * published_matrix_rate(cluster_.gpu, setup.compute, setup.config.precision.tf32) *
             most_of_matrix_peak());

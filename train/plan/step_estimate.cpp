@@ -83,9 +83,10 @@ std::string describe_limit(const SimulatedStep& step, const RunSetup& setup) {
   const bool updates = work.front().seconds == step.parts.update && setup.groups.ranks > 1 &&
                        setup.config.parallel.strategy == Strategy::no_shard;
   return str("work, most of it ", work.front().name, " (", human_seconds(work.front().seconds), "): ",
-             updates                        ? "--parallel.strategy=full_shard divides the update"
-             : setup.config.train.recompute ? "--train.recompute=false, if it fits"
-                                            : "more or faster GPUs");
+             updates ? "--parallel.strategy=full_shard divides the update"
+             : setup.config.train.recompute == Recompute::full
+                 ? "--train.recompute=false or selective, if it fits"
+                 : "more or faster GPUs");
 }
 
 std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,

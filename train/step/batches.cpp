@@ -55,7 +55,8 @@ Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) 
           .losses = losses,
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32,
-          .head_chunk = setup_.config.train.head_chunk};
+          .head_chunk = setup_.config.train.head_chunk,
+          .recompute = setup_.config.train.recompute == Recompute::selective};
 }
 
 void Engine::sum_losses() {

@@ -118,7 +118,8 @@ class Engine {
   void prefetch_next_step();
   void update(const StepOrder& order);
   void replay_micro_step(const Schedule& schedule, size_t micro);
-  bool recomputes() const { return setup_.config.train.recompute; }
+  // Whole layers, in the backward pass.
+  bool recomputes() const { return setup_.config.train.recompute == Recompute::full; }
 
   // pipeline_step.cpp
   void accumulate_in_stages(const Schedule& schedule);

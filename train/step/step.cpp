@@ -57,8 +57,8 @@ void Engine::micro_step(const Schedule& schedule, size_t micro) {
   buffers_.close(up.action);
 }
 
-// Each layer keeps its input, and what it saves for its backward pass; with recomputation only the input. The
-// last layer has no forward pass: its backward pass computes the losses.
+// Each layer keeps its input, and what it saves for its backward pass; with full recomputation only the
+// input. The last layer has no forward pass: its backward pass computes the losses.
 void Engine::forward(const Pass& pass) {
   Arena& saved = buffers_.saved(pass.action);
   for (const Visit& visit : pass) {

@@ -144,7 +144,7 @@ TEST_CASE("a recipe of torchtune converts, with references to its own values") {
   CHECK(c.schedule.warmup_steps == 100);
   CHECK(c.schedule.kind == ScheduleKind::cosine);
   CHECK(c.train.total_batch_size == 32);
-  CHECK(!c.train.recompute);
+  CHECK(c.train.recompute == Recompute::none);
   CHECK(has(text, "clip_grad_norm  ->  is empty"));
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("keyword arguments of TRL's SFTConfig convert as JSON, with TRL's defa
   CHECK(c.optimizer.grad_clip == 0.3);
   CHECK(c.train.epochs == 2);
   CHECK(c.train.total_batch_size == 8);
-  CHECK(c.train.recompute);
+  CHECK(c.train.recompute == Recompute::full);
   CHECK(c.train.eval_every == 0);
   CHECK(c.checkpoint.save_each_epoch);
   CHECK(c.precision.compute == Precision::fp32);

@@ -27,7 +27,7 @@ Config small_config() {
 std::optional<PlannedRun> invented_plan(const Config& c, int ranks) {
   if (c.train.total_batch_size < ranks || (c.lora.rank > 0 && c.parallel.offload)) return std::nullopt;
   int64_t bytes = 100 / ranks;
-  if (c.train.recompute) bytes -= 5;
+  if (c.train.recompute == Recompute::full) bytes -= 5;
   if (c.parallel.reduction == Reduction::sequential) bytes -= 20;
   if (c.train.head_chunk < 4096) bytes -= 2;
   if (c.parallel.offload) bytes -= 30;
@@ -52,7 +52,7 @@ TEST_CASE("advice lists the switches that save memory, and no others") {
                                            "--parallel.reduction=sequential", "--parallel.offload=true",
                                            "--lora.rank=16"});
   Config recomputing = small_config();
-  recomputing.train.recompute = true;
+  recomputing.train.recompute = Recompute::full;
   CHECK(advice_for(recomputing, 0).switches.size() == 4);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("advice doubles the ranks until the run fits or the batch is too small
 
 TEST_CASE("an estimate names its parts, what limits the step, and what it assumes") {
   Config config = small_config();
-  config.train.recompute = true;
+  config.train.recompute = Recompute::full;
   const RunSetup setup = set_up(config, 2, {}, Purpose::plan);
   const RunPlan plan = plan_run(setup, 0);
   const Cluster cluster = usual_cluster(gpu_model("h100-80gb"));

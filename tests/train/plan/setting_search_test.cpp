@@ -19,7 +19,7 @@ Config small_config() {
   c.train.steps = 100;
   c.train.total_batch_size = 16;
   c.train.batch_size_per_device = 1;
-  c.train.recompute = true;
+  c.train.recompute = Recompute::full;
   c.optimizer.lr = 1e-3;
   c.precision.compute = Precision::bf16;
   return c;

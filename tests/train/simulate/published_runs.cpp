@@ -128,7 +128,7 @@ double predicted_rate(const PublishedRun& run, const OpProfile& profile) {
   c.train.steps = 1;
   c.train.batch_size_per_device = run.micro_batch;
   c.train.total_batch_size = run.micro_batch * run.accumulation * run.gpus / run.stages;
-  c.train.recompute = run.recompute;
+  c.train.recompute = run.recompute ? Recompute::full : Recompute::none;
   c.optimizer.lr = 1e-3;
   c.precision.compute = Precision::bf16;
   c.parallel.strategy = run.strategy;

@@ -38,7 +38,7 @@ struct Case {
   std::string family;
   PipelineSchedule schedule;
   int layers, stage;
-  bool recompute;
+  Recompute recompute;
   std::vector<std::string> trainable{"*"};
 };
 
@@ -123,17 +123,18 @@ class Stage {
 }  // namespace
 
 TEST_CASE("a stage of a pipeline gives the same bits in every stream order") {
-  for (const Case& c : {Case{"llama", PipelineSchedule::one_f_one_b, 3, 0, false},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, false},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, true},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 2, false},
-                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 0, false},
-                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 2, true},
-                        Case{"llama", PipelineSchedule::gpipe, 2, 0, true},
-                        Case{"llama", PipelineSchedule::sequential, 2, 1, false},
-                        Case{"llama", PipelineSchedule::interleaved, 3, 1, false},
-                        Case{"llama", PipelineSchedule::interleaved, 3, 2, true},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, false, {"lm_head*"}}}) {
+  for (const Case& c : {Case{"llama", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::full},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::selective},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 2, Recompute::none},
+                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
+                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 2, Recompute::full},
+                        Case{"llama", PipelineSchedule::gpipe, 2, 0, Recompute::full},
+                        Case{"llama", PipelineSchedule::sequential, 2, 1, Recompute::none},
+                        Case{"llama", PipelineSchedule::interleaved, 3, 1, Recompute::none},
+                        Case{"llama", PipelineSchedule::interleaved, 3, 2, Recompute::full},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none, {"lm_head*"}}}) {
     CAPTURE(c.family);
     CAPTURE(c.schedule);
     CAPTURE(c.stage);

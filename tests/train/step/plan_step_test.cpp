@@ -126,7 +126,8 @@ TEST_CASE("a recorded step has every kind of work that settings add") {
     change(config);
     check_same_names(config);
   };
-  check_with("recomputation", [](Config& c) { c.train.recompute = true; });
+  check_with("recomputation", [](Config& c) { c.train.recompute = Recompute::full; });
+  check_with("selective recomputation", [](Config& c) { c.train.recompute = Recompute::selective; });
   check_with("short lanes", [](Config& c) { c.train.lane_size = 1; });
   check_with("head chunks", [](Config& c) { c.train.head_chunk = 5; });
   check_with("adapters", [](Config& c) {
@@ -190,4 +191,32 @@ TEST_CASE("a recording has the update of every unit, and the exchanges of all ra
   }
   CHECK(calls.contains("all_gather"));
   CHECK(calls.contains("all_to_all"));
+}
+
+TEST_CASE("selective recomputation takes less memory for no further product or attention") {
+  for (const char* family : {"llama", "gpt2", "qwen3"}) {
+    CAPTURE(family);
+    Config config = small_config(family);
+    config.train.batch_size_per_device = 1;
+    const auto with = [&](Recompute recompute) {
+      config.train.recompute = recompute;
+      const RunSetup setup = set_up(config, 1);
+      std::map<std::string_view, int> calls;
+      const Recording recording = record(setup);
+      for (const Recording::Item& item : recording.items())
+        if (item.kind == Recording::Kind::op) ++calls[recording.ops()[static_cast<size_t>(item.index)].name];
+      return std::pair(plan_run(setup, 0).memory_bytes, calls);
+    };
+    auto [all, calls] = with(Recompute::none);
+    auto [some, selective_calls] = with(Recompute::selective);
+    auto [least, full_calls] = with(Recompute::full);
+    CHECK(some < all);
+    CHECK(least < some);
+    for (const char* op : {"gemm", "attention_forward"}) {
+      CHECK(selective_calls[op] == calls[op]);
+      CHECK(full_calls[op] > calls[op]);
+    }
+    const char* const activation = std::string_view(family) == "gpt2" ? "gelu_forward" : "swiglu_forward";
+    CHECK(selective_calls[activation] == 2 * calls[activation]);
+  }
 }

@@ -134,7 +134,7 @@ InitialValues dequantized(const RunSetup& setup, const std::map<std::string, Fou
 TEST_CASE("adapters on 4-bit weights train as on the dequantized weights, bit for bit") {
   for (const Precision precision : {Precision::bf16, Precision::fp32})
     for (const FourBitKind base : {FourBitKind::nf4, FourBitKind::fp4})
-      for (const bool recompute : {false, true}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::selective}) {
         CAPTURE(precision);
         CAPTURE(base);
         CAPTURE(recompute);
@@ -166,7 +166,7 @@ TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and w
     config.data.seq_len = 2048;
     config.train.total_batch_size = 4;
     config.train.batch_size_per_device = 2;
-    config.train.recompute = true;
+    config.train.recompute = Recompute::full;
     config.checkpoint.save_every = "100";
     config.parallel.offload = offload;
     const RunPlan plan = plan_run(set_up(config, 2, {}, Purpose::plan), 0);

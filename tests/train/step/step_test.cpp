@@ -103,15 +103,18 @@ TEST_CASE("training lowers the loss from that of a uniform guess") {
 }
 
 TEST_CASE("recomputing activations gives the same bits") {
-  for (const char* family : {"llama", "gpt2", "qwen3"})
+  for (const char* family : {"llama", "gpt2", "qwen3", "gemma2", "olmo2", "phi3"})
     for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       CAPTURE(family);
       CAPTURE(compute);
       Config config = small_config(family);
       config.precision.compute = compute;
       const Outcome kept = train(config);
-      config.train.recompute = true;
-      CHECK(train(config, {.commit = kPoisoned}) == kept);
+      for (const Recompute recompute : {Recompute::full, Recompute::selective}) {
+        CAPTURE(recompute);
+        config.train.recompute = recompute;
+        CHECK(train(config, {.commit = kPoisoned}) == kept);
+      }
     }
 }
 
@@ -228,7 +231,7 @@ TEST_CASE("a smaller train.head_chunk takes less memory, in training and in eval
 
 TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
   for (const char* family : {"llama", "gpt2", "llama with adapters"})
-    for (const bool recompute : {false, true}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::selective}) {
       CAPTURE(family);
       CAPTURE(recompute);
       const std::string name(family);
