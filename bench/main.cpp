@@ -10,6 +10,7 @@
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
 #include "bench/decode_bench.h"
+#include "bench/image_bench.h"
 #include "bench/kernel_resources.h"
 #include "bench/lora_bench.h"
 #include "bench/op_bench.h"
@@ -41,6 +42,7 @@ struct Options {
   bool small = false, serve = false;
   StepOptions training;
   TokenizerOptions tokenizer;
+  std::string image, image_model;
 
   double seconds_or(double fallback) const { return seconds > 0 ? seconds : fallback; }
 };
@@ -125,11 +127,22 @@ std::vector<Option> options_of(Options& o) {
         &o.tokenizer.tokenizer,
         "with --tokenizer: folder or tokenizer.json to encode with (default: the trained one)",
         {.type = "FOLDER", .needs = {"--tokenizer"}}},
+       {"--image",
+        &o.image,
+        "time decoding a picture, and cutting it into the patches of a model",
+        {.type = "FILE",
+         .needs = {"--of"},
+         .excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device", "--json",
+                      "--small", "--serve"}}},
+       {"--of",
+        &o.image_model,
+        "with --image: folder of the model, whose files say how pictures are cut",
+        {.type = "FOLDER", .needs = {"--image"}}},
        {"--vm",
         &o.vm,
         "count the costs of the CUDA kernels on the PTX machine; needs no GPU",
-        {.excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device", "--threads",
-                      "--json", "--seconds", "--small", "--serve"}}},
+        {.excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--image", "--device",
+                      "--threads", "--json", "--seconds", "--small", "--serve"}}},
        {"--opcodes", &o.opcodes, "with --vm: number of executions of each opcode", {.needs = {"--vm"}}},
        {"--resources", &o.resources,
         "print registers, stack and shared memory of the CUDA kernels whose names contain all words"},
@@ -237,6 +250,13 @@ int time_tokenizer(const Options& options) {
   return 0;
 }
 
+int time_image(const Options& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  std::cout << image_table(
+      options.image, measure_image(options.image, options.image_model, options.seconds_or(kCaseSeconds)));
+  return 0;
+}
+
 // Several ranks: rank 0 prints.
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu",
@@ -295,6 +315,7 @@ int run(const Options& options) {
   if (options.resources) return print_resources(options);
   if (!options.decode.empty()) return time_decoding(options);
   if (!options.tokenizer.text.empty()) return time_tokenizer(options);
+  if (!options.image.empty()) return time_image(options);
   World world;
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);

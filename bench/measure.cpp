@@ -6,6 +6,14 @@
 
 namespace flatshard::bench {
 
+std::vector<double> samples_of(double seconds, const std::function<void()>& work) {
+  constexpr size_t kLeast = 3;
+  std::vector<double> samples;
+  for (double total = 0; samples.size() < kLeast || total < seconds; total += samples.back())
+    samples.push_back(seconds_of(work));
+  return samples;
+}
+
 double waited_seconds() {
   double nanoseconds = 0;
   std::error_code absent;

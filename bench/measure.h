@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "runtime/check.h"
@@ -35,6 +36,9 @@ struct Spread {
 inline Spread spread(const std::vector<double>& samples) {
   return {.median = quantile(samples, 0.5), .p10 = quantile(samples, 0.1), .p90 = quantile(samples, 0.9)};
 }
+
+// Seconds of each of at least three calls, which last at least so long.
+std::vector<double> samples_of(double seconds, const std::function<void()>& work);
 
 // The total time that the threads of this process have waited for a processor, used by other programs. 0 if
 // the system does not report it.

@@ -34,15 +34,6 @@ std::string trained(const std::vector<std::string>& documents, int64_t vocab) {
   return trainer.tokenizer_json();
 }
 
-// At least three samples.
-Spread samples_of(double seconds, const std::function<void()>& work) {
-  constexpr size_t kLeast = 3;
-  std::vector<double> samples;
-  for (double total = 0; samples.size() < kLeast || total < seconds; total += samples.back())
-    samples.push_back(seconds_of(work));
-  return spread(samples);
-}
-
 }  // namespace
 
 TokenizerResult measure_tokenizer(const TokenizerOptions& options) {
@@ -58,7 +49,7 @@ TokenizerResult measure_tokenizer(const TokenizerOptions& options) {
   std::vector<std::vector<int32_t>> ids(documents.size());
   const auto add_line = [&](const char* work, int threads, const std::function<void()>& run) {
     set_thread_count(threads);
-    result.times.push_back({work, threads, samples_of(options.seconds, run)});
+    result.times.push_back({work, threads, spread(samples_of(options.seconds, run))});
   };
   std::vector<int> counts{1};
   if (all_threads > 1) counts.push_back(all_threads);

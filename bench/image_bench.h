@@ -1,0 +1,27 @@
+#pragma once
+// Times reading a picture as a model sees it: decoding its file, and resizing it and cutting it into patches.
+
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+#include "text/images/image_rules.h"
+
+namespace flatshard::bench {
+
+// One line of the table.
+struct ImageTime {
+  std::string work;  // "decode", "cut", "both"
+  int threads = 1;   // each with an image of its own
+  Spread seconds;    // of an image
+};
+struct ImageResult {
+  ImageLayout layout;
+  std::vector<ImageTime> times;
+};
+
+// As the model in the folder sees the picture in the file.
+ImageResult measure_image(const std::string& picture, const std::string& folder, double seconds);
+std::string image_table(const std::string& picture, const ImageResult& result);
+
+}  // namespace flatshard::bench
