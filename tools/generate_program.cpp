@@ -39,6 +39,7 @@ struct Options {
   ModelOptions model;
   std::string chat_template, system;
   std::optional<std::string> prompt, prompt_file, prompts, out;
+  std::vector<std::string> images;
   bool chat = false, force = false;
   int64_t max_tokens = 200, samples = 1, seed = 1, batch = 8;
   std::optional<int64_t> context;
@@ -56,6 +57,10 @@ std::vector<Option> options_of(Options& o) {
        &o.prompt_file,
        "file with the text to continue",
        {.type = "FILE", .excludes = {"--prompt"}}},
+      {"--image",
+       &o.images,
+       "pictures to show with --prompt, which is then a message to answer",
+       {.type = "FILE,...", .separator = ',', .needs = {"--prompt"}}},
       {"--prompts",
        &o.prompts,
        "JSON lines to answer, each with a \"prompt\" or \"messages\"; a last "
@@ -160,10 +165,11 @@ class Generation {
               ? str("--prompt is missing: give the text to continue, or --chat or --prompts")
               : str("--prompt is missing: the vocabulary is ", config_.vocab,
                     ", so give token numbers, such as --prompt \"1 15 7\""));
-    const std::string text =
-        o_.prompt_file ? read_whole_file(*o_.prompt_file, kMostPromptBytes) : o_.prompt.value_or("\n");
-    const std::vector<int32_t> prompt = codec_.encode(text);
+    const bool answers = !o_.images.empty();
+    const Conversation message = answers ? message_with_images() : Conversation{};
+    const std::vector<int32_t> prompt = answers ? codec_.encode(message) : codec_.encode(prompt_text());
     check(!prompt.empty(), "the prompt is empty, must have at least one token");
+    const PromptImages images = answers ? read_images(*codec_.image_input(), message) : PromptImages{};
     Generator texts = generator(1, std::ssize(prompt) + o_.max_tokens);
     const auto print = [&](const std::string& piece) {
       if (prints()) streams_.out << piece << std::flush;
@@ -171,8 +177,9 @@ class Generation {
     for (int64_t i = 0; i < o_.samples; ++i) {
       if (i > 0) print("\n---\n");
       TextCodec::Stream decoded(codec_);
-      for (const int32_t token : prompt) print(decoded.take(token));
-      texts.read_prompt(0, prompt);
+      if (!answers)
+        for (const int32_t token : prompt) print(decoded.take(token));
+      texts.read_prompt(0, prompt, images);
       const auto start = std::chrono::steady_clock::now();
       const Continuation result =
           continue_text(texts, o_.max_tokens, sampler(i), codec_.end_tokens(), [&](int64_t, int32_t token) {
@@ -184,6 +191,21 @@ class Generation {
     }
     print("\n");
     print_speed();
+  }
+
+  std::string prompt_text() const {
+    return o_.prompt_file ? read_whole_file(*o_.prompt_file, kMostPromptBytes) : o_.prompt.value_or("\n");
+  }
+
+  // The prompt as a message that shows the images, whose sizes are found.
+  Conversation message_with_images() const {
+    check(codec_.image_input().has_value(), "--image: the model reads no images");
+    Conversation message;
+    std::vector<ImageSource> images;
+    for (const std::string& path : o_.images) images.push_back({.path = path});
+    message.add("user", *o_.prompt, images);
+    find_image_sizes(message);
+    return message;
   }
 
   void answer_prompts() {
