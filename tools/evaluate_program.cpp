@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iomanip>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -17,6 +18,7 @@
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
 #include "tools/inference/loss_meter.h"
+#include "tools/inference/prompt_images.h"
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"
@@ -163,37 +165,73 @@ class SharedPasses {
   int64_t passes_ = 0;
 };
 
-// Calls `take` with the tokens of each document of a file; `trained` is empty if all are.
-using TakeDocument = std::function<void(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
-                                        const std::string& where)>;
+using TakeDocument = std::function<void(const LossDocument& document)>;
+
+// The images of a token file must be cut as the model in the folder does, but for a bound of their size.
+void check_images(const TokenFile& file, const std::string& folder) {
+  const ImageInput& made = file.image_input();
+  const ImageRules& rules = made.rules;
+  const auto edge = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(rules.most_pixels))));
+  const std::optional<ImageInput> own = read_image_input(folder),
+                                  bounded = read_image_input(folder,
+                                                             rules.by_squares() ? edge : rules.longest_edge);
+  check(own.has_value(), file.path(), ": has images, and the model in ", folder, " reads none");
+  check(made == *own || made == *bounded, file.path(), ": was made for images as ", to_json(made),
+        ", but the model in ", folder, " reads them as ", to_json(*own), ": make it again with prepare");
+}
+
+// Calls `take` for each document of a token file.
+void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDocument& take) {
+  int64_t count = 0;
+  file->each_document([&](int64_t begin, int64_t length) {
+    std::vector<int32_t> tokens(static_cast<size_t>(length));
+    std::vector<uint8_t> trained(file->has_mask() ? tokens.size() : 0);
+    file->read(begin, tokens);
+    if (file->has_mask()) file->read_mask(begin, trained);
+    LossDocument document{
+        .tokens = tokens, .trained = trained, .where = str(file->path(), ": document ", ++count)};
+    if (file->has_images())
+      for (const TokenImage& image : file->images()->images_in(begin, begin + length))
+        document.images.push_back({.begin = image.extent.begin - begin,
+                                   .end = image.extent.end - begin,
+                                   .append = [file, image](PromptImages& images) {
+                                     const ImageTable& table = *file->images();
+                                     append_image(file->image_input(), table.name_of(image),
+                                                  table.read(image), image.facts.size, images);
+                                   }});
+    take(document);
+  });
+}
+
+// Calls `take` for each document of a file.
 void each_document(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   if (is_token_file(o.data)) {
-    const TokenFile file(o.data);
-    check(!file.has_images(), o.data,
-          ": has images, which evaluate does not read; give the file to a run in data.eval for its loss");
-    check(file.vocab() <= vocab, o.data, ": has a vocabulary of ", file.vocab(), ", but the model's is ",
+    const auto file = std::make_shared<const TokenFile>(o.data);
+    check(file->vocab() <= vocab, o.data, ": has a vocabulary of ", file->vocab(), ", but the model's is ",
           vocab);
-    int64_t documents = 0;
-    file.each_document([&](int64_t begin, int64_t length) {
-      std::vector<int32_t> tokens(static_cast<size_t>(length));
-      std::vector<uint8_t> trained(file.has_mask() ? tokens.size() : 0);
-      file.read(begin, tokens);
-      if (file.has_mask()) file.read_mask(begin, trained);
-      take(tokens, trained, str(o.data, ": document ", ++documents));
-    });
-    return;
+    if (file->has_images()) check_images(*file, source.folder);
+    return each_document_of(file, take);
   }
   const TextCodec codec(source, vocab);
   std::optional<SampleEncoder> encoder;
   if (codec.has_tokenizer())
     encoder.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source), .text_field = o.text_field});
+  const auto input = std::make_shared<const std::optional<ImageInput>>(codec.image_input());
   const auto add = [&](const Record& record) {
     const Sample sample =
         encoder
             ? encoder->encode(record)
             : Sample{.tokens = codec.encode(
                          record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
-    take(sample.tokens, sample.trained, record.where);
+    LossDocument document{.tokens = sample.tokens, .trained = sample.trained, .where = record.where};
+    for (const DocumentImage& image : sample.images)
+      document.images.push_back({.begin = image.extent.begin,
+                                 .end = image.extent.end,
+                                 .append = [input, image](PromptImages& images) {
+                                   append_image(input->value(), name_of(image.source),
+                                                read_image(image.source), image.facts.size, images);
+                                 }});
+    take(document);
   };
   read_records(o.data, TextSplit::none, add, o.columns);
 }
@@ -213,8 +251,8 @@ void evaluate_loss(const Options& o, const ModelSource& source, Device device, W
     return str(std::hexfloat, sum.sum, ' ', sum.targets);
   });
   int64_t documents = 0;
-  each_document(o, source, config.vocab, [&](auto tokens, auto trained, const std::string&) {
-    cut_windows(tokens, trained, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
+  each_document(o, source, config.vocab, [&](const LossDocument& document) {
+    cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
     ++documents;
   });
   LossSum total;
@@ -270,11 +308,12 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
     return lines;
   });
   int64_t documents = 0;
-  each_document(o, source, config.vocab, [&](auto tokens, auto trained, const std::string& where) {
+  each_document(o, source, config.vocab, [&](const LossDocument& document) {
+    const auto& [tokens, trained, images, where] = document;
     check(tokens.size() > 1, where, ": has fewer than two tokens, so none with a probability");
     check(std::ssize(tokens) <= seq_len + 1, where, ": has ", tokens.size(), " tokens: set --seq-len to ",
           tokens.size() - 1, " or more");
-    cut_windows(tokens, trained, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
+    cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
     ++documents;
   });
   std::string lines;

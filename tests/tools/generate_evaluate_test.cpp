@@ -9,8 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hub/resident_model.h"
 #include "source_dir.h"
 #include "tests/process.h"
+#include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/tools/inference/talking_model.h"
 #include "text/data/corpus.h"
@@ -177,6 +179,48 @@ TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of
                                 "while kill -INT $! 2>/dev/null; do sleep 0.05; done; wait $! && cat output")
                                 .output;
   CHECK(ended == "> \n");
+}
+
+TEST_CASE("generate --image shows pictures with the prompt, as a record of --prompts does") {
+  const std::string folder = "generate_image",
+                    published = kSourceDir + std::string("/tests/golden/image_folders/smolvlm");
+  fs::remove_all(folder);
+  ModelConfig config = test::small_model("smolvlm", 460);
+  config.max_positions = 512;
+  config.vision->image_size = 64;
+  config.vision->patch_size = 8;
+  config.vision->scale = 2;
+  config.vision->image_token = 421;
+  StreamGroup streams(Device::cpu());
+  const ResidentModel model(resolved(config), DType::f32, streams.add("compute"));
+  test::fill_random(model);
+  test::write_model_folder(folder + "/model", model);
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "processor_config.json"})
+    fs::copy_file(fs::path(published) / name, fs::path(folder) / "model" / name);
+  const std::string picture = kSourceDir + std::string("/tests/golden/images/rgb.jpeg");
+  test::write_text(
+      folder + "/a.jsonl",
+      R"({"images": [")" + picture +
+          R"("], "messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}]})"
+          "\n");
+  const std::string in = "cd " + folder + " && ",
+                    options = " --device cpu --temperature 0 --max-new-tokens 9 ";
+  run(in, "@generate model --prompts a.jsonl --out b.jsonl" + options);
+  const auto answer = nlohmann::json::parse(test::text_of(folder + "/b.jsonl"))["answer"].get<std::string>();
+  const std::string shown =
+      run(in, "@generate model --prompt What? --image " + picture + options + "2>/dev/null").output;
+  CHECK(shown == answer + "\n");
+  CHECK(shown !=
+        run(in, "@generate model --prompt What? --image " + picture + "," + picture + options + "2>/dev/null")
+            .output);
+  const test::Finished missing =
+      test::run_command(in + "@generate model --prompt What? --image no.png" + options);
+  CHECK(missing.exit_code == 1);
+  CHECK(missing.output.starts_with("generate: no.png: "));
+  test::write_talking_model(folder + "/text");
+  CHECK(test::run_command(in + "@generate text --prompt What? --image " + picture + options).output ==
+        "generate: --image: the model reads no images\n");
 }
 
 TEST_CASE("evaluate loss has the same result for text and its tokens, on any number of ranks") {

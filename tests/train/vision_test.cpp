@@ -1,10 +1,13 @@
 // Runs of models that read images, through the program train.
 
+#include <cmath>
+
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
 #include "hub/model_folder.h"
 #include "tests/test.h"
 #include "tests/train/image_workshop.h"
+#include "train/report/metrics.h"
 
 using namespace flatshard;
 
@@ -48,8 +51,7 @@ namespace {
 void check_runs_on_images(const test::Workshop& workshop) {
   const std::string options =
       " --model.vocab=100 --model.init_from=model --data.train=images.tok --data.eval=images.tok "
-      "--data.packing=none "
-      "--train.steps=4 "
+      "--data.packing=none --data.max_patches=40 --precision.compute=fp32 --train.steps=4 "
       "--checkpoint.save_every=2 ";
   const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
@@ -61,6 +63,12 @@ void check_runs_on_images(const test::Workshop& workshop) {
   same(4, "--run.dir=four --train.recompute=true");
   same(2, "--run.dir=stages --parallel.stages=2");
   same(2, "--run.dir=resumed --resume whole/step-2 --parallel.strategy=no_shard");
+  // evaluate reads them, too, in windows of its own.
+  const double trained = read_metrics(workshop.file("whole/metrics.jsonl")).back().eval_loss.value();
+  const test::Finished evaluated =
+      test::run_command("cd " + workshop.file(".") + " && @evaluate loss whole images.tok --device cpu");
+  CHECK_MESSAGE(std::abs(std::stod(test::after(evaluated.output, "loss ")) / trained - 1) < 1e-5,
+                evaluated.output);
   // Images matter: every parameter that reads them has changed.
   const TensorFolder before(workshop.file("model"), kWeightsStem),
       after(workshop.file("whole/model"), kWeightsStem);

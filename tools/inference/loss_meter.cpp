@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/image_rows.h"
 #include "runtime/memory.h"
 #include "text/data/data.h"
 
@@ -18,15 +19,22 @@ ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
 
 }  // namespace
 
-void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> trained, int64_t seq_len,
-                 const TakeWindow& take) {
-  const size_t step = static_cast<size_t>(seq_len);
-  for (size_t begin = 0; begin + 1 < tokens.size(); begin += step) {
-    const size_t count = std::min(step + 1, tokens.size() - begin);
-    const auto part = tokens.subspan(begin, count);
-    LossWindow window{{part.begin(), part.end()}, std::vector<uint8_t>(count, 1)};
-    if (!trained.empty())
-      std::copy_n(trained.begin() + static_cast<std::ptrdiff_t>(begin), count, window.trained.begin());
+void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow& take) {
+  const auto& [tokens, trained, images, where] = document;
+  int64_t last = std::ssize(tokens) - 1;  // which is no input
+  if (!images.empty() && images.back().end > last) last = images.back().begin;
+  size_t image = 0;
+  for (int64_t begin = 0, end = 0; begin < last; begin = end) {
+    end = std::min(begin + seq_len, last);  // of the inputs; the last target is tokens[end]
+    for (size_t i = image; i < images.size() && images[i].begin < end; ++i)
+      if (images[i].end > end) end = images[i].begin;
+    check(end > begin, where, ": an image has ", image < images.size() ? images[image].end - begin : 0,
+          " tokens, which fit no window of ", seq_len, ": raise --seq-len");
+    const auto part = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin + 1));
+    LossWindow window{{part.begin(), part.end()}, std::vector<uint8_t>(part.size(), 1)};
+    if (!trained.empty()) std::copy_n(trained.begin() + begin, part.size(), window.trained.begin());
+    for (; image < images.size() && images[image].begin < end; ++image)
+      window.images.push_back(images[image].append);
     take(std::move(window));
   }
 }
@@ -48,29 +56,44 @@ LossMeter::LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, De
     : streams_(device),
       stream_(streams_.add("compute")),
       seq_len_(seq_len),
-      model_(config_for(source, seq_len), dtype, stream_),
+      dtype_(dtype),
+      weights_(source, config_for(source, seq_len), dtype, streams_, stream_, nullptr),
       memory_("evaluation", device),
       host_("host", Device::cpu(), Placement::pinned),
       saved_("activations", device),
       scratch_("scratch", device) {
-  read_model_weights(source, model_.model(), model_.parameters(), stream_);
+  if (weights_.model().config().vision) image_pass_.emplace(weights_, dtype, seq_len_);
   allocate();
   StreamGroup planning(device, {.planning = true});
-  run_pass(planning.add("compute"), seq_len_);
+  Stream& stream = planning.add("compute");
+  if (image_pass_) image_pass_->plan(stream, scratch_, saved_);
+  run_pass(stream, seq_len_, 0);
   for (Arena* arena : {&memory_, &host_, &saved_, &scratch_}) arena->commit();
   allocate();
 }
 
 void LossMeter::allocate() {
-  const int64_t hidden = model_.model().config().hidden;
-  x_ = memory_.alloc(model_.dtype(), {seq_len_, hidden});
-  y_ = memory_.alloc(model_.dtype(), {seq_len_, hidden});
-  inputs_ = memory_.alloc(DType::i32, {4 * seq_len_ + 1});
-  weights_ = memory_.alloc(DType::f32, {seq_len_});
+  const int64_t hidden = weights_.model().config().hidden;
+  x_ = memory_.alloc(dtype_, {seq_len_, hidden});
+  y_ = memory_.alloc(dtype_, {seq_len_, hidden});
+  inputs_ = memory_.alloc(DType::i32, {(3 + axes()) * seq_len_ + 1 + (image_pass_ ? seq_len_ : 0)});
+  target_weights_ = memory_.alloc(DType::f32, {seq_len_});
   losses_ = memory_.alloc(DType::f32, {seq_len_});
   host_inputs_ = host_.alloc(DType::i32, inputs_.shape);
-  host_weights_ = host_.alloc(DType::f32, weights_.shape);
+  host_target_weights_ = host_.alloc(DType::f32, target_weights_.shape);
   host_losses_ = host_.alloc(DType::f32, losses_.shape);
+  if (!image_pass_) return;
+  image_rows_ = memory_.alloc(dtype_, {seq_len_, hidden});
+  image_pass_->allocate(memory_, host_);
+}
+
+LossMeter::Inputs LossMeter::parts_of(const Tensor& inputs) const {
+  const int64_t N = seq_len_, after_targets = (2 + axes()) * N, after_boundaries = after_targets + N + 1;
+  return {.tokens = inputs.slice(0, N),
+          .positions = inputs.slice(2 * N, after_targets),
+          .targets = inputs.slice(N, 2 * N),
+          .boundaries = inputs.slice(after_targets, after_boundaries),
+          .image_rows = inputs.slice(after_boundaries, inputs.size())};
 }
 
 size_t LossMeter::windows_of_pass(std::span<const LossWindow> windows) const {
@@ -85,8 +108,9 @@ size_t LossMeter::windows_of_pass(std::span<const LossWindow> windows) const {
 
 std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> windows) {
   check(windows_of_pass(windows) == windows.size(), "the windows exceed a pass of ", seq_len_, " tokens");
-  int32_t* in = host_inputs_.as<int32_t>();
-  int32_t *tokens = in, *positions = in + seq_len_, *targets = in + 2 * seq_len_, *starts = in + 3 * seq_len_;
+  const Inputs host = parts_of(host_inputs_);
+  int32_t *tokens = host.tokens.as<int32_t>(), *positions = host.positions.as<int32_t>(),
+          *targets = host.targets.as<int32_t>(), *starts = host.boundaries.as<int32_t>();
   int64_t row = 0, documents = 0;
   for (const LossWindow& window : windows) {
     starts[documents++] = static_cast<int32_t>(row);
@@ -103,8 +127,8 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
     targets[row] = kIgnoredTarget;
   }
   starts[documents] = static_cast<int32_t>(seq_len_);
-  std::fill_n(host_weights_.as<float>(), seq_len_, 1.0f);
-  run_pass(stream_, documents);
+  std::fill_n(host_target_weights_.as<float>(), seq_len_, 1.0f);
+  run_pass(stream_, documents, read_images(windows, host));
   stream_.sync();
 
   std::vector<std::vector<float>> losses;
@@ -117,25 +141,61 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   return losses;
 }
 
-void LossMeter::run_pass(Stream& stream, int64_t documents) {
+// Computes the rows of all images, and writes where they go, and with several axes the positions of tokens.
+// Returns the number of rows.
+int64_t LossMeter::read_images(std::span<const LossWindow> windows, const Inputs& host) {
+  if (!image_pass_) return 0;
+  const VisionConfig& vision = *weights_.model().config().vision;
+  const int32_t* const tokens = host.tokens.as<int32_t>();
+  PromptImages images;
+  int64_t rows = 0, row = 0;
+  for (const LossWindow& window : windows) {
+    for (const auto& append : window.images) append(images);
+    const int64_t end = row + std::ssize(window.tokens) - 1;
+    for (; row < end; ++row)
+      if (!window.images.empty() && tokens[row] == vision.image_token)
+        host.image_rows.as<int32_t>()[rows++] = static_cast<int32_t>(row);
+  }
+  int64_t made = 0;
+  for (int64_t frame = 0; frame < images.frame_count(); ++frame) {
+    const int64_t begin = made;
+    made += image_pass_->rows_of(images, frame);
+    check(made <= rows, "the windows have ", rows, " image tokens, but their images have more rows");
+    image_pass_->run(stream_, images, frame, image_rows_.slice(begin, made), scratch_, saved_);
+  }
+  check(made == rows, "the windows have ", rows, " image tokens, but their images have ", made, " rows");
+  if (axes() == 1) return rows;
+  std::vector<int32_t> places(host.positions.as<int32_t>(), host.positions.as<int32_t>() + seq_len_);
+  write_axes(vision, image_pass_->grids(images), host.tokens, tensor_of(places.data(), {seq_len_}),
+             host.positions.view({axes(), seq_len_}));
+  return rows;
+}
+
+void LossMeter::run_pass(Stream& stream, int64_t documents, int64_t image_rows) {
   copy(stream, inputs_, host_inputs_);
-  copy(stream, weights_, host_weights_);
+  copy(stream, target_weights_, host_target_weights_);
+  const Inputs in = parts_of(inputs_);
   Context c{.stream = stream,
             .scratch = scratch_,
             .saved = saved_,
-            .tokens = inputs_.slice(0, seq_len_),
-            .positions = inputs_.slice(seq_len_, 2 * seq_len_),
-            .boundaries = inputs_.slice(3 * seq_len_, 3 * seq_len_ + documents + 1),
-            .targets = inputs_.slice(2 * seq_len_, 3 * seq_len_),
-            .target_weights = weights_,
+            .tokens = in.tokens,
+            .positions = axes() == 1 ? in.positions : in.positions.view({axes(), seq_len_}),
+            .boundaries = in.boundaries.slice(0, documents + 1),
+            .targets = in.targets,
+            .target_weights = target_weights_,
             .losses = losses_,
-            .dtype = model_.dtype()};
-  Model& model = model_.model();
-  Tensor x = x_, y = y_;
-  for (int i = model.embedding_layer(); i < model.layer_count(); ++i) {
+            .dtype = dtype_};
+  if (image_rows > 0) c.images.rows = in.image_rows.slice(0, image_rows);
+  Model& model = weights_.model();
+  const int first = model.embedding_layer();
+  Tensor x = image_rows > 0 ? image_rows_.slice(0, image_rows) : Tensor{}, y = y_, other = x_;
+  for (int i = first; i < model.layer_count(); ++i) {
     const ArenaScope scope(saved_);
-    model.layer(i).forward(c, model_.view(i), y, x);
-    std::swap(x, y);
+    const int next = i + 1 < model.layer_count() ? i + 1 : kNoLayer;
+    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, x);
+    weights_.release(i, next, stream);
+    x = y;
+    std::swap(y, other);
   }
   copy(stream, host_losses_, losses_);
 }

@@ -1,14 +1,18 @@
 #pragma once
 // The losses of documents, without training: -ln p(token) of the targets of each window of a document. A
-// document is cut into windows of at most `seq_len` targets, and the model sees nothing before a window.
-// Windows share forward passes; the losses of a window do not depend on the others of its pass.
+// document is cut into windows of at most `seq_len` targets, but not within an image, and the model sees
+// nothing before a window. Windows share forward passes; the losses of a window do not depend on the others
+// of its pass.
 
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "hub/adapted_model.h"
-#include "hub/resident_model.h"
+#include "tools/inference/image_pass.h"
+#include "tools/inference/model_weights.h"
 
 namespace flatshard {
 
@@ -17,6 +21,19 @@ namespace flatshard {
 struct LossWindow {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> trained;
+  std::vector<std::function<void(PromptImages&)>> images{};  // appends each of the window's
+};
+
+// A document with its images, each of which has the tokens [begin, end).
+struct LossDocument {
+  struct Image {
+    int64_t begin = 0, end = 0;
+    std::function<void(PromptImages&)> append;
+  };
+  std::span<const int32_t> tokens;
+  std::span<const uint8_t> trained{};  // empty: all are
+  std::vector<Image> images{};
+  std::string where{};
 };
 
 struct LossSum {
@@ -28,9 +45,8 @@ LossSum sum_of(const LossWindow& window, std::span<const float> losses);
 
 using TakeWindow = std::function<void(LossWindow window)>;
 
-// Cuts a document into windows. One of fewer than two tokens has none.
-void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> trained, int64_t seq_len,
-                 const TakeWindow& take);
+// Cuts a document into windows. One of fewer than two tokens has none. An Error if an image fits none.
+void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow& take);
 
 class LossMeter {
  public:
@@ -43,16 +59,26 @@ class LossMeter {
   std::vector<std::vector<float>> measure(std::span<const LossWindow> windows);
 
  private:
+  // The parts of the inputs: tokens, positions, targets, boundaries and the rows of images.
+  struct Inputs {
+    Tensor tokens, positions, targets, boundaries, image_rows;
+  };
   void allocate();
-  void run_pass(Stream& stream, int64_t documents);
+  Inputs parts_of(const Tensor& inputs) const;
+  int64_t axes() const { return family(weights_.model().config().family).rope_axes ? 3 : 1; }
+  int64_t read_images(std::span<const LossWindow> windows, const Inputs& host);
+  void run_pass(Stream& stream, int64_t documents, int64_t image_rows);
 
   StreamGroup streams_;
   Stream& stream_;
   int64_t seq_len_;
-  ResidentModel model_;
+  DType dtype_;
+  ModelWeights weights_;
+  std::optional<ImagePass> image_pass_;
   Arena memory_, host_, saved_, scratch_;
-  Tensor x_, y_, inputs_, host_inputs_;  // inputs: tokens, positions and targets, then boundaries
-  Tensor weights_, host_weights_, losses_, host_losses_;
+  Tensor x_, y_, image_rows_;  // image_rows_: what the layers that read images make of a pass
+  Tensor inputs_, host_inputs_;
+  Tensor target_weights_, host_target_weights_, losses_, host_losses_;
 };
 
 }  // namespace flatshard

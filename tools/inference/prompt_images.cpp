@@ -6,9 +6,8 @@
 namespace flatshard {
 namespace {
 
-void append_image(const ImageInput& input, const ShownImage& image, PromptImages& images) {
-  const std::string bytes = read_image(image.source);
-  const ImageLayout layout = layout_of(input.rules, image.size);
+void append_frames(const ImageInput& input, const std::string& bytes, ImageSize size, PromptImages& images) {
+  const ImageLayout layout = layout_of(input.rules, size);
   const size_t before = static_cast<size_t>(images.frames.back()),
                count = static_cast<size_t>(layout.patches),
                width = static_cast<size_t>(input.rules.patch_width()),
@@ -24,20 +23,23 @@ void append_image(const ImageInput& input, const ShownImage& image, PromptImages
 
 }  // namespace
 
+void append_image(const ImageInput& input, const std::string& name, const std::string& bytes, ImageSize size,
+                  PromptImages& images) {
+  try {
+    append_frames(input, bytes, size, images);
+  } catch (const Error& error) {
+    throw Error(str(name, ": ", error.what()), error.where);
+  }
+}
+
 void find_image_sizes(Conversation& conversation) {
   for (ShownImage& image : conversation.images) image.size = facts_of(image.source).size;
 }
 
 PromptImages read_images(const ImageInput& input, const Conversation& conversation) {
   PromptImages images;
-  for (const ShownImage& image : conversation.images) {
-    try {
-      append_image(input, image, images);
-    } catch (const Error& error) {
-      const std::string name = name_of(image.source), text = error.what();
-      throw Error(text.starts_with(name) ? text : name + ": " + text, error.where);
-    }
-  }
+  for (const auto& [message, source, size] : conversation.images)
+    append_image(input, name_of(source), read_image(source), size, images);
   return images;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "text/chat/conversation.h"
 #include "text/images/image_input.h"
@@ -14,7 +15,11 @@ namespace flatshard {
 // begins with the name of an image.
 void find_image_sizes(Conversation& conversation);
 
-// Decodes the images of a conversation, whose sizes are known, and cuts them into frames.
+// Decodes an image of this size, cuts it into frames and appends these. An Error begins with the name.
+void append_image(const ImageInput& input, const std::string& name, const std::string& bytes, ImageSize size,
+                  PromptImages& images);
+
+// Does so for the images of a conversation, whose sizes are known.
 PromptImages read_images(const ImageInput& input, const Conversation& conversation);
 
 // Reads them when a prompt begins; null if there are none. The input must outlive it.

@@ -21,7 +21,8 @@ Tokens some_tokens(int64_t count, int64_t salt) {
 std::vector<LossWindow> windows_of(const Tokens& tokens, const std::vector<uint8_t>& trained,
                                    int64_t seq_len) {
   std::vector<LossWindow> windows;
-  cut_windows(tokens, trained, seq_len, [&](LossWindow window) { windows.push_back(std::move(window)); });
+  cut_windows({.tokens = tokens, .trained = trained}, seq_len,
+              [&](LossWindow window) { windows.push_back(std::move(window)); });
   return windows;
 }
 
@@ -50,6 +51,31 @@ TEST_CASE("a document is cut into windows that share their border token") {
   CHECK(windows[2].trained == std::vector<uint8_t>{0, 1});
   CHECK(windows_of({1}, {}, 2).empty());
   CHECK(windows_of({}, {}, 2).empty());
+}
+
+TEST_CASE("no image is cut into two windows") {
+  const Tokens tokens{1, 2, 9, 9, 9, 3, 9, 9, 4, 5, 9};
+  const auto cut = [&](int64_t seq_len) {
+    LossDocument document{.tokens = tokens, .where = "a"};
+    for (const auto& [begin, end] : {std::pair{2, 5}, {6, 8}, {10, 11}})
+      document.images.push_back(
+          {begin, end, [begin](PromptImages& images) { images.frames.push_back(begin); }});
+    std::vector<std::string> windows;
+    cut_windows(document, seq_len, [&](const LossWindow& window) {
+      PromptImages images;
+      for (const auto& append : window.images) append(images);
+      std::string text = str(window.tokens.size(), " tokens, images");
+      for (size_t i = 1; i < images.frames.size(); ++i) text += str(' ', images.frames[i]);
+      windows.push_back(text);
+    });
+    return windows;
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(cut(100) == Texts{"11 tokens, images 2 6"});  // nothing follows the last image
+  CHECK(cut(7) == Texts{"7 tokens, images 2", "5 tokens, images 6"});
+  CHECK(cut(4) == Texts{"3 tokens, images", "5 tokens, images 2", "5 tokens, images 6"});
+  CHECK(test::missing_from(test::error_of([&] { cut(2); }), {"a: an image has 3 tokens", "no window of 2"}) ==
+        "");
 }
 
 TEST_CASE("the loss of a window is that of its tokens, whatever shares its pass") {
