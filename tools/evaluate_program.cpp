@@ -51,7 +51,7 @@ std::vector<Option> with_model_options(Options& o, std::initializer_list<Option>
   return options;
 }
 
-// With those of a command that reads texts.
+// The options of a command that reads texts: those of the model, of texts and its own.
 std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
   std::vector<Option> options =
       with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
@@ -281,8 +281,8 @@ std::string shortest(Number value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-// A document as a line of JSON: its tokens, the logarithm of the probability of each but the first, whether
-// they are trained, and the sum over those that are.
+// A document as a line of JSON: its tokens, the logarithm of the probability of each but the first, which of
+// them are trained, and the sum over the trained ones.
 std::string logprobs_line(const LossWindow& document, std::span<const float> losses) {
   const LossSum sum = sum_of(document, losses);
   std::string tokens, logprobs = "null", trained;
@@ -311,8 +311,8 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   each_document(o, source, config.vocab, [&](const LossDocument& document) {
     const auto& [tokens, trained, images, where] = document;
     check(tokens.size() > 1, where, ": has fewer than two tokens, so none with a probability");
-    check(std::ssize(tokens) <= seq_len + 1, where, ": has ", tokens.size(), " tokens: set --seq-len to ",
-          tokens.size() - 1, " or more");
+    check(document.read() <= seq_len, where, ": has ", tokens.size(), " tokens: set --seq-len to ",
+          document.read(), " or more");
     cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
     ++documents;
   });

@@ -13,11 +13,6 @@ constexpr int64_t kVocab = 100;
 
 bool has_tiles(const std::string& family) { return image_family_of(family) == ImageFamily::idefics3; }
 
-ImageInput input_of(const std::string& family) {
-  if (flatshard::family(family).rope_axes) return small_squares_input();
-  return has_tiles(family) ? small_tile_input() : small_image_input();
-}
-
 std::string preprocessor_of(const std::string& family) {
   if (flatshard::family(family).rope_axes) return R"({"patch_size": 2, "min_pixels": 16, "max_pixels": 64})";
   if (has_tiles(family))
@@ -26,6 +21,11 @@ std::string preprocessor_of(const std::string& family) {
 }
 
 }  // namespace
+
+ImageInput input_of(const std::string& family) {
+  if (flatshard::family(family).rope_axes) return small_squares_input();
+  return has_tiles(family) ? small_tile_input() : small_image_input();
+}
 
 ModelConfig model_for_workshop(const std::string& family, int64_t vocab) {
   ModelConfig c = small_model(family, vocab);

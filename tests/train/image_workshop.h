@@ -5,8 +5,12 @@
 
 #include "model/config.h"
 #include "tests/workshop.h"
+#include "text/images/image_input.h"
 
 namespace flatshard::test {
+
+// How workshop_with_images() shows images to a model of this family.
+ImageInput input_of(const std::string& family);
 
 // A model of this family, whose text has the sizes of the workshop's config.
 ModelConfig model_for_workshop(const std::string& family, int64_t vocab = Workshop::kVocab);

@@ -1,11 +1,15 @@
 // Runs of models that read images, through the program train.
 
 #include <cmath>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
 
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
 #include "hub/model_folder.h"
 #include "tests/test.h"
+#include "tests/text/data/image_tokens.h"
 #include "tests/train/image_workshop.h"
 #include "train/report/metrics.h"
 
@@ -85,6 +89,35 @@ TEST_CASE("training on images has the same bits on ranks of which some have none
   for (const std::string family : {"idefics2", "idefics3", "qwen2_5_vl"}) {
     CAPTURE(family);
     check_runs_on_images(test::workshop_with_images("vision_images_" + family, family));
+  }
+}
+
+TEST_CASE("evaluate has the losses of documents that end with an image") {
+  for (const std::string family : {"idefics3", "qwen2_5_vl"}) {
+    CAPTURE(family);
+    const test::Workshop workshop = test::workshop_with_images("vision_ends_" + family, family);
+    const std::string a = test::picture("rgb_8.png");
+    test::write_image_tokens(workshop.file("ends.tok"),
+                             {{{a, a}, 0}, {{a, a}, 5}, {{a}, 3}, {{a}, 0}, {{}, 4}}, test::input_of(family));
+    const test::Finished run = test::run_command(
+        "cd " + workshop.file(".") +
+        " && @evaluate logprobs model ends.tok --seq-len 40 --out lines.jsonl --device cpu");
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    std::ifstream file(workshop.file("lines.jsonl"));
+    std::vector<std::vector<double>> documents;
+    for (std::string line; std::getline(file, line);) {
+      const auto values = nlohmann::json::parse(line)["logprobs"];
+      documents.emplace_back(values.begin() + 1, values.end());
+    }
+    REQUIRE(documents.size() == 5);
+    // A document has the values of a longer one that begins with it.
+    for (const auto& [part, whole] : {std::pair{0, 1}, {2, 1}, {3, 2}}) {
+      const auto &less = documents[static_cast<size_t>(part)], &more = documents[static_cast<size_t>(whole)];
+      const size_t common = part == 2 ? documents[3].size() : less.size();
+      REQUIRE(common < more.size());
+      for (size_t i = 0; i < common; ++i) CHECK(less[i] == doctest::Approx(more[i]).epsilon(1e-5));
+    }
+    CHECK(documents[4].size() == 3);
   }
 }
 

@@ -19,23 +19,29 @@ ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
 
 }  // namespace
 
+int64_t LossDocument::read() const {
+  const int64_t count = std::ssize(tokens);
+  return !images.empty() && images.back().end == count ? count : count - 1;
+}
+
 void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow& take) {
   const auto& [tokens, trained, images, where] = document;
-  int64_t last = std::ssize(tokens) - 1;  // which is no input
-  if (!images.empty() && images.back().end > last) last = images.back().begin;
+  const int64_t count = std::ssize(tokens);
+  if (count < 2) return;
   size_t image = 0;
-  for (int64_t begin = 0, end = 0; begin < last; begin = end) {
-    end = std::min(begin + seq_len, last);  // of the inputs; the last target is tokens[end]
+  for (int64_t begin = 0, end = 0; begin < document.read(); begin = end) {
+    end = std::min(begin + seq_len, document.read());  // of what is read; the last target is tokens[end]
     for (size_t i = image; i < images.size() && images[i].begin < end; ++i)
       if (images[i].end > end) end = images[i].begin;
     check(end > begin, where, ": an image has ", image < images.size() ? images[image].end - begin : 0,
           " tokens, which fit no window of ", seq_len, ": raise --seq-len");
-    const auto part = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin + 1));
-    LossWindow window{{part.begin(), part.end()}, std::vector<uint8_t>(part.size(), 1)};
+    const auto part =
+        tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(end + 1, count) - begin));
+    LossWindow window{{part.begin(), part.end()}, std::vector<uint8_t>(part.size(), 1), end - begin};
     if (!trained.empty()) std::copy_n(trained.begin() + begin, part.size(), window.trained.begin());
     for (; image < images.size() && images[image].begin < end; ++image)
       window.images.push_back(images[image].append);
-    take(std::move(window));
+    if (part.size() > 1) take(std::move(window));
   }
 }
 
@@ -99,10 +105,8 @@ LossMeter::Inputs LossMeter::parts_of(const Tensor& inputs) const {
 size_t LossMeter::windows_of_pass(std::span<const LossWindow> windows) const {
   int64_t rows = 0;
   size_t count = 0;
-  while (count < windows.size() && rows + std::ssize(windows[count].tokens) - 1 <= seq_len_)
-    rows += std::ssize(windows[count++].tokens) - 1;
-  check(count > 0, "a window of ", windows.front().tokens.size(), " tokens exceeds the sequence length of ",
-        seq_len_);
+  while (count < windows.size() && rows + windows[count].read <= seq_len_) rows += windows[count++].read;
+  check(count > 0, "a window of ", windows.front().read, " tokens exceeds the sequence length of ", seq_len_);
   return count;
 }
 
@@ -114,10 +118,10 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   int64_t row = 0, documents = 0;
   for (const LossWindow& window : windows) {
     starts[documents++] = static_cast<int32_t>(row);
-    for (size_t i = 0; i + 1 < window.tokens.size(); ++i, ++row) {
+    for (size_t i = 0; i < static_cast<size_t>(window.read); ++i, ++row) {
       tokens[row] = window.tokens[i];
       positions[row] = static_cast<int32_t>(i);
-      targets[row] = window.tokens[i + 1];
+      targets[row] = i + 1 < window.tokens.size() ? window.tokens[i + 1] : kIgnoredTarget;
     }
   }
   if (row < seq_len_) starts[documents++] = static_cast<int32_t>(row);
@@ -134,9 +138,8 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   std::vector<std::vector<float>> losses;
   const float* next = host_losses_.as<float>();
   for (const LossWindow& window : windows) {
-    const float* const begin = next;
-    next += window.tokens.size() - 1;
-    losses.emplace_back(begin, next);
+    losses.emplace_back(next, next + window.tokens.size() - 1);
+    next += window.read;
   }
   return losses;
 }
@@ -151,8 +154,7 @@ int64_t LossMeter::read_images(std::span<const LossWindow> windows, const Inputs
   int64_t rows = 0, row = 0;
   for (const LossWindow& window : windows) {
     for (const auto& append : window.images) append(images);
-    const int64_t end = row + std::ssize(window.tokens) - 1;
-    for (; row < end; ++row)
+    for (const int64_t end = row + window.read; row < end; ++row)
       if (!window.images.empty() && tokens[row] == vision.image_token)
         host.image_rows.as<int32_t>()[rows++] = static_cast<int32_t>(row);
   }

@@ -16,11 +16,12 @@
 
 namespace flatshard {
 
-// At most seq_len + 1 consecutive tokens of a document, and whether each of them is trained. All but the
-// first are targets if they are.
+// Consecutive tokens of a document, and whether each of them is trained. All but the first are targets if
+// they are. The model reads at most seq_len of them: all but the last, or all if an image ends the document.
 struct LossWindow {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> trained;
+  int64_t read = 0;
   std::vector<std::function<void(PromptImages&)>> images{};  // appends each of the window's
 };
 
@@ -34,6 +35,8 @@ struct LossDocument {
   std::span<const uint8_t> trained{};  // empty: all are
   std::vector<Image> images{};
   std::string where{};
+
+  int64_t read() const;  // how many of the tokens the model reads
 };
 
 struct LossSum {

@@ -64,16 +64,17 @@ TEST_CASE("no image is cut into two windows") {
     cut_windows(document, seq_len, [&](const LossWindow& window) {
       PromptImages images;
       for (const auto& append : window.images) append(images);
-      std::string text = str(window.tokens.size(), " tokens, images");
+      std::string text = str(window.tokens.size(), " tokens, ", window.read, " read, images");
       for (size_t i = 1; i < images.frames.size(); ++i) text += str(' ', images.frames[i]);
       windows.push_back(text);
     });
     return windows;
   };
   using Texts = std::vector<std::string>;
-  CHECK(cut(100) == Texts{"11 tokens, images 2 6"});  // nothing follows the last image
-  CHECK(cut(7) == Texts{"7 tokens, images 2", "5 tokens, images 6"});
-  CHECK(cut(4) == Texts{"3 tokens, images", "5 tokens, images 2", "5 tokens, images 6"});
+  CHECK(cut(100) == Texts{"11 tokens, 11 read, images 2 6 10"});
+  CHECK(cut(7) == Texts{"7 tokens, 6 read, images 2", "5 tokens, 5 read, images 6 10"});
+  CHECK(cut(4) ==
+        Texts{"3 tokens, 2 read, images", "5 tokens, 4 read, images 2", "5 tokens, 4 read, images 6"});
   CHECK(test::missing_from(test::error_of([&] { cut(2); }), {"a: an image has 3 tokens", "no window of 2"}) ==
         "");
 }
