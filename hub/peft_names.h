@@ -1,7 +1,7 @@
 #pragma once
-// The names by which PEFT calls the modules of a base: those that transformers gives them in memory. Only
-// Qwen's models that read images have others in their files, such as model.layers.0 for
-// model.language_model.layers.0.
+// The names that PEFT gives the modules of a base model, which are those that transformers uses in memory.
+// They differ from the names in files only for Qwen's models that read images: model.layers.0 in a file is
+// model.language_model.layers.0 in memory.
 
 #include <string>
 

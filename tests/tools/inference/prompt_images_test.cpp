@@ -108,7 +108,7 @@ TEST_CASE("an image that changes is read again, though its tokens stay the same"
   }
 }
 
-TEST_CASE("texts with and without images are continued in one batch as alone") {
+TEST_CASE("a text with or without images is continued in a batch as it is alone") {
   for (const std::string family : {"smolvlm", "qwen2_vl"}) {
     CAPTURE(family);
     const Answer answer = answer_of(family);

@@ -36,7 +36,7 @@ const std::set<std::string_view> kShort{"fill",         "sum_partials",     "cli
 
 }  // namespace
 
-TEST_CASE("the smaller model has every op of a block of the run, in its dtype") {
+TEST_CASE("the smaller model runs every op of the run's blocks, in the same dtype") {
   for (const char* family : {"llama", "gpt2", "qwen3", "gemma2", "olmo2", "phi3"})
     for (const Precision compute : {Precision::fp32, Precision::bf16}) {
       CAPTURE(family);
