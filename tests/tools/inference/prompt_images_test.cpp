@@ -108,6 +108,25 @@ TEST_CASE("an image that changes is read again, though its tokens stay the same"
   }
 }
 
+TEST_CASE("a prompt that ends with an image is read again from its last token") {
+  for (const std::string family : {"idefics3", "qwen2_5_vl"}) {
+    CAPTURE(family);
+    const Answer answer = answer_of(family);
+    const int32_t image_token = read_image_input(answer.folder)->token;
+    Tokens prompt = answer.prompt;
+    while (prompt.back() != image_token) prompt.pop_back();
+    const PromptImages images = images_of(answer.folder);
+    Generator generator(answer.folder, {.capacity = 150});
+    generator.read_prompt(0, prompt, images);
+    const std::vector<float> once(generator.logits(0).begin(), generator.logits(0).end());
+    generator.read_changes(0, prompt, images);
+    double error = 0;
+    for (size_t i = 0; i < once.size(); ++i)
+      error = std::max<double>(error, std::abs(generator.logits(0)[i] - once[i]));
+    CHECK(error < kTolerance);
+  }
+}
+
 TEST_CASE("a text with or without images is continued in a batch as it is alone") {
   for (const std::string family : {"smolvlm", "qwen2_vl"}) {
     CAPTURE(family);
