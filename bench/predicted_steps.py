@@ -86,7 +86,7 @@ def main():
     parser.add_argument("tokens", help="token file")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=12, help="of a run")
+    parser.add_argument("--seconds", type=float, default=40, help="of a run, at least three steps")
     parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
     o = parser.parse_args()
     found = {}  # by ranks and setting: pairs of predicted and measured
