@@ -59,6 +59,7 @@ void check_runs_on_images(const test::Workshop& workshop) {
       "--checkpoint.save_every=2 ";
   const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  CHECK(whole.output.find("MFLOP with causal attention, without images\n") != std::string::npos);
   const auto same = [&](int ranks, const std::string& more) {
     CAPTURE(more);
     const test::Finished run = workshop.train(ranks, options + more);

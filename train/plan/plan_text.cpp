@@ -119,10 +119,11 @@ std::string device_note(const RunSetup& setup) {
                               : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
 }
 
-std::string describe_flops(const FlopsPerToken& flops) {
+std::string describe_flops(const FlopsPerToken& flops, const ModelConfig& model) {
   std::ostringstream out;
   out << std::setprecision(4) << flops.full * 1e-6 << " MFLOP per token with full attention, "
-      << flops.causal * 1e-6 << " MFLOP with causal attention\n";
+      << flops.causal * 1e-6 << " MFLOP with causal attention"
+      << (model.vision ? ", without images\n" : "\n");
   return std::move(out).str();
 }
 

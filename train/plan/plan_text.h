@@ -15,8 +15,8 @@ std::string describe_model(const ModelConfig& config);
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan);
 // Why the device is not the one that might be expected; "" if there is nothing to say.
 std::string device_note(const RunSetup& setup);
-// FLOPs per token, with full and with causal attention.
-std::string describe_flops(const FlopsPerToken& flops);
+// FLOPs per token, with full and with causal attention; a model that reads images does more for those.
+std::string describe_flops(const FlopsPerToken& flops, const ModelConfig& model);
 // A header, one line per row, the sum, and the warning if there is one. `stages`: the pipeline stages of the
 // run, of which the table has the units of the first.
 std::string describe_units(const UnitTable& table, int stages);

@@ -75,8 +75,8 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   if (world.rank() != 0) return;
   const std::string device = device_note(setup);
   out << describe_setup(setup, plan) << (device.empty() ? "" : str("device    ", device, '\n')) << weights
-      << "compute   " << describe_flops(plan.flops) << describe_units(plan.units, setup.pipeline.stages)
-      << stages;
+      << "compute   " << describe_flops(plan.flops, setup.model)
+      << describe_units(plan.units, setup.pipeline.stages) << stages;
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
   out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions;
   if (cluster) out << describe_fit(setup, plan, *cluster);

@@ -12,14 +12,14 @@ std::string describe_run(const RunHeader& run, bool details) {
   const RunSetup& setup = run.setup;
   const RunPlan& plan = run.plan;
   const std::string device = device_note(setup);
-  std::string text =
-      str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
-          counted(thread_count(), "thread"), ", ", describe(run.peak), '\n',
-          device.empty() ? "" : str("          ", device, '\n'), run.hosts, describe_setup(setup, plan),
-          plan.products.empty() ? "" : str("products  ", plan.products, '\n'),
-          plan.transfers.empty() ? "" : str("transfers ", plan.transfers, '\n'),
-          plan.attention.empty() ? "" : str("attention ", plan.attention, '\n'), run.weights, "data      ",
-          run.data, "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
+  std::string text = str(
+      "device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
+      counted(thread_count(), "thread"), ", ", describe(run.peak), '\n',
+      device.empty() ? "" : str("          ", device, '\n'), run.hosts, describe_setup(setup, plan),
+      plan.products.empty() ? "" : str("products  ", plan.products, '\n'),
+      plan.transfers.empty() ? "" : str("transfers ", plan.transfers, '\n'),
+      plan.attention.empty() ? "" : str("attention ", plan.attention, '\n'), run.weights, "data      ",
+      run.data, "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops, setup.model));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
   text += details ? describe_units(plan.units, setup.pipeline.stages) + describe_stages(setup)
                   : plan.units.warning;
