@@ -185,6 +185,7 @@ TEST_CASE("training on CUDA has the same bits in every stream order") {
   const Outcome in_order = workshop.train("cuda", 2);
   for (const WorkOrder order : {WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random})
     CHECK(workshop.train("cuda", 2, order) == in_order);
+  CHECK(workshop.train("cuda", 2, WorkOrder::comm_late, {"--train.recompute=selective"}) == in_order);
 }
 
 TEST_CASE("training on CUDA has the same bits on one rank and several, with offload, and resumed") {
@@ -469,8 +470,11 @@ TEST_CASE("adapters in spare columns have the CPU's losses on CUDA, and the same
     const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
                   cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
     CHECK(largest_difference(cuda.losses, cpu.losses) <= r.tolerance);
-    options.push_back("--train.recompute=true");
-    CHECK(workshop.train("cuda", 4, WorkOrder::random, options) == cuda);
+    options.push_back("");
+    for (const char* recompute : {"selective", "true"}) {
+      options.back() = str("--train.recompute=", recompute);
+      CHECK(workshop.train("cuda", 4, WorkOrder::random, options) == cuda);
+    }
     if (!test::no_ranks_because().empty()) continue;
     std::string quoted;
     for (const std::string& option : options) quoted += "'" + option + "' ";
