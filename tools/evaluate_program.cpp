@@ -15,6 +15,7 @@
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "text/data/preference.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
 #include "tools/inference/loss_meter.h"
@@ -29,7 +30,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
-  std::string data, out, chat_template, text_field = "text";
+  std::string data, out, reference, chat_template, text_field = "text";
   std::vector<std::string> columns;
   int64_t max_new_tokens = 512, batch = 8;
   std::optional<int64_t> seq_len;
@@ -93,6 +94,38 @@ Command logprobs_command(Options& o) {
           o, "most tokens of a document, less one (default: 1024, if the model has the positions)",
           {{"--out", &o.out, "JSON lines file to write", {.type = "FILE", .required = true}},
            {"--force", &o.force, "replace the output file if it exists"}})};
+}
+
+Command preference_command(Options& o) {
+  return {
+      .name = "preference",
+      .about =
+          "Prints for how many pairs of answers the chosen one is more probable than the rejected one, and "
+          "the\n"
+          "mean margin. A record of DATA, JSON lines or a table, has \"prompt\", \"chosen\" and "
+          "\"rejected\", "
+          "which are\n"
+          "texts or lists of messages; without \"prompt\", both answers begin with it. The margin is the "
+          "logarithm of\n"
+          "the probability of the chosen answer, less that of the rejected one; with --reference, of what "
+          "they have\n"
+          "become since.",
+      .options = with_model_options(
+          o, {{"--reference",
+               &o.reference,
+               "model folder whose margins are subtracted, such as the model before training",
+               {.type = "FOLDER"}},
+              {"--seq-len", &o.seq_len,
+               "most tokens of a prompt with its answer, less one (default: 1024, if the model has the "
+               "positions)"},
+              {"--chat-template", &o.chat_template,
+               "built-in chat template in place of the folder's, such as chatml"},
+              {"--columns",
+               &o.columns,
+               "columns to read of a Parquet or Arrow table; default: all",
+               {.type = "NAME,...", .separator = ','}},
+              {"--out", &o.out, "JSON lines file to write, with the sums of each pair", {.type = "FILE"}},
+              {"--force", &o.force, "replace the output file if it exists"}})};
 }
 
 Command similarity_command(Options& o) {
@@ -203,6 +236,20 @@ void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDo
   });
 }
 
+// `input` is how the model reads images, if it does. The sample must outlive the document.
+LossDocument document_of(const Sample& sample, const std::string& where,
+                         const std::shared_ptr<const ImageInput>& input) {
+  LossDocument document{.tokens = sample.tokens, .trained = sample.trained, .where = where};
+  for (const DocumentImage& image : sample.images)
+    document.images.push_back({.begin = image.extent.begin,
+                               .end = image.extent.end,
+                               .append = [input, image](PromptImages& images) {
+                                 append_image(*input, name_of(image.source), read_image(image.source),
+                                              image.facts.size, images);
+                               }});
+  return document;
+}
+
 // Calls `take` for each document of a file.
 void each_document(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   if (is_token_file(o.data)) {
@@ -216,28 +263,29 @@ void each_document(const Options& o, const ModelSource& source, int64_t vocab, c
   std::optional<SampleEncoder> encoder;
   if (codec.has_tokenizer())
     encoder.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source), .text_field = o.text_field});
-  const auto input = std::make_shared<const std::optional<ImageInput>>(codec.image_input());
+  const auto input = std::make_shared<const ImageInput>(codec.image_input().value_or(ImageInput{}));
   const auto add = [&](const Record& record) {
     const Sample sample =
         encoder
             ? encoder->encode(record)
             : Sample{.tokens = codec.encode(
                          record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
-    LossDocument document{.tokens = sample.tokens, .trained = sample.trained, .where = record.where};
-    for (const DocumentImage& image : sample.images)
-      document.images.push_back({.begin = image.extent.begin,
-                                 .end = image.extent.end,
-                                 .append = [input, image](PromptImages& images) {
-                                   append_image(input->value(), name_of(image.source),
-                                                read_image(image.source), image.facts.size, images);
-                                 }});
-    take(document);
+    take(document_of(sample, record.where, input));
   };
   read_records(o.data, TextSplit::none, add, o.columns);
 }
 
 int64_t window_length(const Options& o, const ModelConfig& config) {
   return o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
+}
+
+// A sum as text that another rank reads.
+std::string described(const LossSum& sum) { return str(std::hexfloat, sum.sum, ' ', sum.targets, '\n'); }
+
+void add_described(std::vector<LossSum>& sums, const std::string& text) {
+  std::istringstream words(text);
+  for (std::string sum, targets; words >> sum >> targets;)
+    sums.push_back({.sum = std::stod(sum), .targets = std::stod(targets)});
 }
 
 void evaluate_loss(const Options& o, const ModelSource& source, Device device, World& world,
@@ -248,20 +296,17 @@ void evaluate_loss(const Options& o, const ModelSource& source, Device device, W
   SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
     LossSum sum;
     for (size_t i = 0; i < windows.size(); ++i) sum += sum_of(windows[i], losses[i]);
-    return str(std::hexfloat, sum.sum, ' ', sum.targets);
+    return described(sum);
   });
   int64_t documents = 0;
   each_document(o, source, config.vocab, [&](const LossDocument& document) {
     cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
     ++documents;
   });
+  std::vector<LossSum> sums;
+  for (const std::string& pass : passes.finish()) add_described(sums, pass);
   LossSum total;
-  for (const std::string& pass : passes.finish()) {
-    std::istringstream words(pass);
-    std::string sum, targets;
-    words >> sum >> targets;
-    total += {.sum = std::stod(sum), .targets = std::stod(targets)};
-  }
+  for (const LossSum& sum : sums) total += sum;
   check(total.targets > 0, o.data, " has no targets to evaluate on");
   if (world.rank() != 0) return;
   const double loss = total.sum / total.targets;
@@ -279,6 +324,15 @@ template <class Number>
 std::string shortest(Number value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+// Adds a document as one window.
+void add_whole(SharedPasses& passes, const LossDocument& document, int64_t seq_len) {
+  check(document.tokens.size() > 1, document.where,
+        ": has fewer than two tokens, so none with a probability");
+  check(document.read() <= seq_len, document.where, ": has ", document.tokens.size(),
+        " tokens: set --seq-len to ", document.read(), " or more");
+  cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
 }
 
 // A document as a line of JSON: its tokens, the logarithm of the probability of each but the first, which of
@@ -309,11 +363,7 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   });
   int64_t documents = 0;
   each_document(o, source, config.vocab, [&](const LossDocument& document) {
-    const auto& [tokens, trained, images, where] = document;
-    check(tokens.size() > 1, where, ": has fewer than two tokens, so none with a probability");
-    check(document.read() <= seq_len, where, ": has ", tokens.size(), " tokens: set --seq-len to ",
-          document.read(), " or more");
-    cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
+    add_whole(passes, document, seq_len);
     ++documents;
   });
   std::string lines;
@@ -321,6 +371,71 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   if (world.rank() != 0) return;
   write_whole_file(o.out, lines);
   out << o.out << ": " << counted(documents, "document") << '\n';
+}
+
+// The losses of the answers, in the order of the file: chosen, rejected, chosen, ...
+std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& source, Device device,
+                                       World& world) {
+  const ModelConfig config = read_model_config(source);
+  const int64_t seq_len = window_length(o, config);
+  const SampleEncoder encoder({.tokenizer = tokenizer_folder(source), .chat_template = o.chat_template});
+  const auto input = std::make_shared<const ImageInput>(encoder.image_input().value_or(ImageInput{}));
+  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
+  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
+    std::string sums;
+    for (size_t i = 0; i < windows.size(); ++i) sums += described(sum_of(windows[i], losses[i]));
+    return sums;
+  });
+  const auto add = [&](const Record& record) {
+    const PreferencePair pair = pair_of(record);
+    for (const Record* const answer : {&pair.chosen, &pair.rejected}) {
+      const Sample sample = encoder.encode(*answer);
+      check(std::count(sample.trained.begin(), sample.trained.end(), 1) > 0, record.where,
+            ": has an empty answer");
+      add_whole(passes, document_of(sample, record.where, input), seq_len);
+    }
+  };
+  read_records(o.data, TextSplit::none, add, o.columns);
+  std::vector<LossSum> sums;
+  for (const std::string& pass : passes.finish()) add_described(sums, pass);
+  return sums;
+}
+
+struct AnswerScore {
+  double sum = 0, reference = 0, tokens = 0;  // sum, reference: of the logarithms of its tokens
+  double growth() const { return sum - reference; }
+};
+
+void evaluate_preference(const Options& o, const ModelSource& source, Device device, World& world,
+                         std::ostream& out) {
+  if (!o.out.empty()) check_is_new(o);
+  std::vector<AnswerScore> answers;
+  for (const LossSum& loss : losses_of_answers(o, source, device, world))
+    answers.push_back({.sum = -loss.sum, .tokens = loss.targets});
+  if (!o.reference.empty()) {
+    const std::vector<LossSum> before = losses_of_answers(o, ModelSource(o.reference), device, world);
+    for (size_t i = 0; i < answers.size(); ++i) answers[i].reference = -before[i].sum;
+  }
+  check(!answers.empty(), o.data, " has no pairs");
+  if (world.rank() != 0) return;
+  double right = 0, right_per_token = 0, margins = 0;
+  std::string lines;
+  for (size_t i = 0; i + 1 < answers.size(); i += 2) {
+    const AnswerScore &chosen = answers[i], &rejected = answers[i + 1];
+    margins += chosen.growth() - rejected.growth();
+    right += chosen.growth() > rejected.growth() ? 1 : 0;
+    right_per_token += chosen.growth() / chosen.tokens > rejected.growth() / rejected.tokens ? 1 : 0;
+    for (const auto& [name, answer] : {std::pair{"{\"chosen\":", &chosen}, {",\"rejected\":", &rejected}}) {
+      lines += str(name, R"({"targets":)", answer->tokens, R"(,"sum":)", shortest(answer->sum));
+      if (!o.reference.empty()) lines += R"(,"reference":)" + shortest(answer->reference);
+      lines += '}';
+    }
+    lines += "}\n";
+  }
+  if (!o.out.empty()) write_whole_file(o.out, lines);
+  const double pairs = static_cast<double>(answers.size()) / 2;
+  out << std::setprecision(4) << "accuracy " << right / pairs << ", per token " << right_per_token / pairs
+      << "; mean margin " << margins / pairs << "; " << counted(std::ssize(answers) / 2, "pair") << '\n';
 }
 
 void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
@@ -345,10 +460,10 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
 
 int run_evaluate(const Arguments& arguments, const Streams& streams) {
   Options options;
-  const Command program{
-      .name = "evaluate",
-      .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
-      .commands = {loss_command(options), logprobs_command(options), similarity_command(options)}};
+  const Command program{.name = "evaluate",
+                        .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
+                        .commands = {loss_command(options), logprobs_command(options),
+                                     preference_command(options), similarity_command(options)}};
   std::string command;
   const auto read = [&] {
     command = parse_arguments(program, arguments).name;
@@ -362,9 +477,10 @@ int run_evaluate(const Arguments& arguments, const Streams& streams) {
       streams.err << note << '\n';
     const ModelSource source = options.model.source();
     if (world.rank() == 0) report_source(source, streams.err);
-    const auto evaluate = command == "loss"       ? evaluate_loss
-                          : command == "logprobs" ? evaluate_logprobs
-                                                  : evaluate_similarity;
+    const auto evaluate = command == "loss"         ? evaluate_loss
+                          : command == "logprobs"   ? evaluate_logprobs
+                          : command == "preference" ? evaluate_preference
+                                                    : evaluate_similarity;
     evaluate(options, source, device, world, streams.out);
     return 0;
   };

@@ -302,6 +302,60 @@ TEST_CASE("evaluate logprobs writes what loss adds up, in the order of the file,
   CHECK(test::text_of("evaluate_logprobs/b.jsonl") == test::text_of("evaluate_logprobs/a.jsonl"));
 }
 
+TEST_CASE("evaluate preference compares the answers of pairs as evaluate logprobs has them") {
+  const std::string in = workshop("evaluate_preference");
+  const std::vector<std::array<std::string, 3>> pairs{
+      {"One", "b", "cc"}, {"Two", "x, y, z", "a"}, {"x", "c", "b"}, {"a, b", "dd", "e"}, {"d", "x", "yyy"}};
+  std::string preferences, completions;
+  for (const auto& [prompt, chosen, rejected] : pairs) {
+    const std::string begin = str(R"({"prompt": ")", prompt, "\", ");
+    preferences += str(begin, R"("chosen": ")", chosen, R"(", "rejected": ")", rejected, "\"}\n");
+    for (const std::string& answer : {chosen, rejected})
+      completions += str(begin, R"("completion": ")", answer, "\"}\n");
+  }
+  test::write_text("evaluate_preference/pairs.jsonl", preferences);
+  test::write_text("evaluate_preference/completions.jsonl", completions);
+  const std::string options = " --device cpu --seq-len 60 ";
+  run(in, "@prepare --tokenizer model --chat-template chatml --out completions.tok completions.jsonl");
+  run(in, "@evaluate logprobs model completions.tok --out logprobs.jsonl" + options);
+  std::ifstream file("evaluate_preference/logprobs.jsonl");
+  std::vector<nlohmann::json> answers;
+  for (std::string line; std::getline(file, line);) answers.push_back(nlohmann::json::parse(line));
+  REQUIRE(answers.size() == 2 * pairs.size());
+  const auto sum = [&](size_t i) { return answers[i]["sum"].get<double>(); };
+  const auto mean = [&](size_t i) { return sum(i) / answers[i]["targets"].get<double>(); };
+  double right = 0, right_per_token = 0, margin = 0;
+  for (size_t i = 0; i < answers.size(); i += 2) {
+    right += sum(i) > sum(i + 1) ? 1 : 0;
+    right_per_token += mean(i) > mean(i + 1) ? 1 : 0;
+    margin += sum(i) - sum(i + 1);
+  }
+  const auto count = static_cast<double>(pairs.size());
+  const std::string output =
+      run(in, "@evaluate preference model pairs.jsonl --chat-template chatml --out sums.jsonl" + options)
+          .output;
+  CAPTURE(output);
+  CHECK(std::stod(test::after(output, "accuracy ")) == doctest::Approx(right / count));
+  CHECK(std::stod(test::after(output, "per token ")) == doctest::Approx(right_per_token / count));
+  CHECK(std::stod(test::after(output, "margin ")) == doctest::Approx(margin / count).epsilon(1e-3));
+  CHECK(output.find("; 5 pairs\n") != std::string::npos);
+  std::ifstream sums("evaluate_preference/sums.jsonl");
+  size_t next = 0;
+  for (std::string line; std::getline(sums, line);)
+    for (const char* name : {"chosen", "rejected"})
+      CHECK(nlohmann::json::parse(line)[name]["sum"].get<double>() == doctest::Approx(sum(next++)));
+  CHECK(next == answers.size());
+  // Against itself, no margin is left.
+  const std::string same =
+      run(in, "@evaluate preference model pairs.jsonl --chat-template chatml --reference model" + options)
+          .output;
+  CHECK(same == "accuracy 0, per token 0; mean margin 0; 5 pairs\n");
+  if (!test::no_ranks_because().empty()) return;
+  CHECK(
+      run(in, test::launcher(2) + " @evaluate preference model pairs.jsonl --chat-template chatml" + options)
+          .output == output);
+}
+
 TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
   const std::string in = workshop("evaluate_similarity");
   const std::string command =

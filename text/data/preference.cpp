@@ -1,0 +1,81 @@
+#include "text/data/preference.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::ordered_json;
+
+// How many messages or bytes two answers begin with alike. Of texts, a space before the first difference
+// belongs to the answers, as tokenizers have it.
+size_t common_beginning(const ordered_json& a, const ordered_json& b) {
+  if (a.is_array())
+    return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto &s = a.get_ref<const std::string&>(), &t = b.get_ref<const std::string&>();
+  auto count = static_cast<size_t>(std::mismatch(s.begin(), s.end(), t.begin(), t.end()).first - s.begin());
+  while (count > 0 && count < s.size() && (static_cast<unsigned char>(s[count]) & 0xC0) == 0x80) --count;
+  return count > 0 && s[count - 1] == ' ' ? count - 1 : count;
+}
+
+size_t length_of(const ordered_json& answer) {
+  return answer.is_string() ? answer.get_ref<const std::string&>().size() : answer.size();
+}
+
+// The part of an answer from `begin` on, or before `end`.
+ordered_json part_of(const ordered_json& answer, size_t begin, size_t end) {
+  if (answer.is_string()) return answer.get_ref<const std::string&>().substr(begin, end - begin);
+  ordered_json part = ordered_json::array();
+  for (size_t i = begin; i < std::min(end, answer.size()); ++i) part.push_back(answer[i]);
+  return part;
+}
+
+const ordered_json& member(const ordered_json& json, const char* name, const std::string& where) {
+  const auto found = json.find(name);
+  check(found != json.end(), where, ": has no \"", name,
+        "\": a preference has \"prompt\", \"chosen\" and \"rejected\", or the last two with the prompt in "
+        "both");
+  check(found->is_string() || found->is_array(), where, ": \"", name, "\" is of type ", found->type_name(),
+        ", must be a text or a list of messages");
+  return *found;
+}
+
+}  // namespace
+
+PreferencePair pair_of(const Record& record) {
+  check(record.is_json, record.where, ": is a text, and a preference is a JSON object");
+  check_json(record.text, record.where);
+  ordered_json json = ordered_json::parse(record.text);
+  check(json.is_object(), record.where, ": is JSON of type ", json.type_name(), ", must be an object");
+  ordered_json chosen = member(json, "chosen", record.where),
+               rejected = member(json, "rejected", record.where);
+  check(chosen.is_string() == rejected.is_string(), record.where,
+        ": \"chosen\" and \"rejected\" are not of the same type");
+  if (!json.contains("prompt")) {
+    const size_t prompt = common_beginning(chosen, rejected);
+    check(prompt > 0, record.where,
+          ": has no \"prompt\", and \"chosen\" and \"rejected\" do not begin with the same one");
+    check(prompt < std::min(length_of(chosen), length_of(rejected)), record.where,
+          ": of \"chosen\" and \"rejected\" one begins with the other, so neither the prompt nor a "
+          "preference is known");
+    json["prompt"] = part_of(chosen, 0, prompt);
+    chosen = part_of(chosen, prompt, std::string::npos);
+    rejected = part_of(rejected, prompt, std::string::npos);
+  }
+  json.erase("chosen");
+  json.erase("rejected");
+  const auto with = [&](ordered_json completion) {
+    Record one = record;
+    json["completion"] = std::move(completion);
+    one.text = json.dump();
+    return one;
+  };
+  return {.chosen = with(std::move(chosen)), .rejected = with(std::move(rejected))};
+}
+
+}  // namespace flatshard

@@ -1,0 +1,21 @@
+#pragma once
+// Records of preferences, in the forms of published data sets: a prompt, an answer that was chosen, and one
+// that was rejected.
+//   {"prompt": "...", "chosen": "...", "rejected": "..."}
+//   {"prompt": [messages], "chosen": [messages], "rejected": [messages]}
+//   {"chosen": ..., "rejected": ...}, texts or messages that begin with the same prompt
+// Other members, such as tools and images, are those of conversations (text/chat/conversation.h).
+
+#include "text/data/corpus.h"
+
+namespace flatshard {
+
+// Both are records of a prompt with its completion.
+struct PreferencePair {
+  Record chosen, rejected;
+};
+
+// An Error begins with the record's `where`.
+PreferencePair pair_of(const Record& record);
+
+}  // namespace flatshard
