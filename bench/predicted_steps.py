@@ -2,7 +2,9 @@
 """Compares the predicted with the measured step time of 12 settings on the CPU, as a table in Markdown.
 
     bench/predicted_steps.py data/tiny.tok --ranks 1 2 4 --rounds 3
+    bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 1 --choices 30
 
+With --choices, instead so many random settings of one model, and whether the prediction ranks them as they are.
 Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
 runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
 """
@@ -10,10 +12,12 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = pathlib.Path(__file__).resolve().parent.parent / "build" / "bin"
 LLAMA = "family=llama layers={} hidden={} heads={} kv_heads={} ffn={}"
@@ -36,6 +40,37 @@ SETTINGS = {
                                            "seq=256 lora.rank=8 quant.base=nf4"),
     "tiny: llama, 4 x 128, fp32": (LLAMA.format(4, 128, 4, 2, 384), "precision.compute=fp32 seq=256 batch=32"),
 }
+
+# What a search would choose from, for one model and batch.
+CHOICES = {
+    "parallel.strategy": ["full_shard", "shard_grad_op", "zero1", "no_shard"],
+    "parallel.wrap": ["block", "attention_mlp"],
+    "parallel.reduction": ["exact", "sequential"],
+    "parallel.offload": ["false", "false", "true"],
+    "train.batch_size_per_device": ["1", "2", "4"],
+    "train.recompute": ["false", "selective", "true"],
+    "train.head_chunk": ["64", "256", "1024"],
+    "optimizer.kind": ["adamw", "adamw8bit", "lion"],
+}
+
+
+def random_choices(count, seed):
+    """As many different settings of one model."""
+    drawn = random.Random(seed)
+    settings = {}
+    while len(settings) < count:
+        choice = {key: drawn.choice(values) for key, values in CHOICES.items()}
+        if choice["parallel.strategy"] != "full_shard":
+            choice["parallel.offload"] = "false"  # which needs sharded parameters
+        options = " ".join(f"{key}={value}" for key, value in choice.items())
+        settings[options] = (LLAMA.format(4, 256, 4, 4, 704), f"precision.compute=fp32 seq=128 batch=16 {options}")
+    return settings
+
+
+def kendall(pairs):
+    """Of all pairs of settings, the share that the prediction orders rightly, less the share that it does not."""
+    signs = [(a[0] - b[0]) * (a[1] - b[1]) for i, a in enumerate(pairs) for b in pairs[:i]]
+    return (sum(sign > 0 for sign in signs) - sum(sign < 0 for sign in signs)) / len(signs)
 
 
 def command_of(ranks, tokens, model, options, folder):
@@ -62,20 +97,24 @@ def command_of(ranks, tokens, model, options, folder):
     return command, environment
 
 
+def lines_of(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def measure(ranks, tokens, model, options, seconds):
     """The predicted and the median measured seconds of a step; the first step does not count."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         command, environment = command_of(ranks, tokens, model, options, folder)
+        metrics = folder / "run" / "metrics.jsonl"
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-            try:
-                process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                process.wait()
-        metrics = folder / "run" / "metrics.jsonl"
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
+            end = time.monotonic() + seconds
+            while process.poll() is None and (time.monotonic() < end or len(lines_of(metrics)) < 3):
+                time.sleep(0.2)
+            process.terminate()
+            process.wait()
+        lines = [json.loads(line) for line in lines_of(metrics)]
         if len(lines) < 3:
             sys.exit(f"{' '.join(command)}: made {len(lines)} steps\n" + (folder / "log").read_text())
         return lines[0]["predicted_seconds"], statistics.median(line["step_seconds"] for line in lines[1:])
@@ -86,12 +125,15 @@ def main():
     parser.add_argument("tokens", help="token file")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=40, help="of a run, at least three steps")
+    parser.add_argument("--seconds", type=float, default=20, help="of a run, which makes at least three steps")
+    parser.add_argument("--choices", type=int, help="random settings of one model in place of the 12")
+    parser.add_argument("--seed", type=int, default=1, help="of the choices")
     parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
     o = parser.parse_args()
+    all_settings = random_choices(o.choices, o.seed) if o.choices else SETTINGS
     found = {}  # by ranks and setting: pairs of predicted and measured
     for _ in range(o.rounds):
-        for name, (model, options) in SETTINGS.items():
+        for name, (model, options) in all_settings.items():
             for ranks in o.ranks:
                 pair = measure(ranks, os.path.abspath(o.tokens), model, options, o.seconds)
                 found.setdefault(ranks, {}).setdefault(name, []).append(pair)
@@ -99,14 +141,18 @@ def main():
                 if o.json:
                     pathlib.Path(o.json).write_text(json.dumps(found, indent=1))
     for ranks, settings in found.items():
-        errors = []
+        errors, medians = [], []
         print(f"\n| {ranks} rank{'s' * (ranks > 1)} | predicted, s | measured, s | error |\n|---|---|---|---|")
         for name, pairs in settings.items():
             error = statistics.median(predicted / measured for predicted, measured in pairs) - 1
             errors.append(abs(error))
             predicted, measured = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
+            medians.append((predicted, measured))
             print(f"| {name} | {predicted:.3f} | {measured:.3f} | {100 * error:+.1f} % |")
         print(f"\nMean error {100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %.")
+        if o.choices:
+            chosen, best = min(medians)[1], min(measured for _, measured in medians)
+            print(f"Kendall's tau {kendall(medians):.2f}; the predicted best takes {chosen / best:.3f} times as long as the best.")
 
 
 if __name__ == "__main__":
