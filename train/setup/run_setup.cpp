@@ -393,31 +393,30 @@ RankLevels RunSetup::levels_of(int rank) const {
           .replicas = flatshard::levels_of(hosts_of(replicas_of(rank)), groups.group_of(data), two)};
 }
 
-// The members of every group of ranks, and of every group of replicas, once.
-std::vector<std::vector<int>> RunSetup::all_groups() const {
-  std::vector<std::vector<int>> all;
+bool RunSetup::any_group(const std::function<bool(const std::vector<int>& members)>& holds) const {
   for (int rank = 0; rank < ranks(); ++rank) {
-    if (groups.index_in_group(data_rank(rank)) == 0) all.push_back(group_of(rank));
-    if (groups.group_of(data_rank(rank)) == 0) all.push_back(replicas_of(rank));
+    if (groups.index_in_group(data_rank(rank)) == 0 && holds(group_of(rank))) return true;
+    if (groups.group_of(data_rank(rank)) == 0 && holds(replicas_of(rank))) return true;
   }
-  return all;
+  return false;
 }
 
 bool RunSetup::uses_two_levels() const {
-  const std::vector<std::vector<int>> all = all_groups();
-  return may_use_two_levels() && std::any_of(all.begin(), all.end(), [&](const std::vector<int>& members) {
+  return may_use_two_levels() && spans_hosts() && any_group([&](const std::vector<int>& members) {
            return flatshard::levels_of(hosts_of(members), 0, true).two();
          });
 }
 
 std::string RunSetup::why_one_level() const {
-  for (const std::vector<int>& members : all_groups()) {
+  std::string why;
+  any_group([&](const std::vector<int>& members) {
     const std::vector<int> on = hosts_of(members);
-    if (!gain_from_two_levels(on)) continue;
-    if (const std::string reason = flatshard::why_one_level(on); !reason.empty())
-      return str("of the ranks ", ranges(members), ' ', reason);
-  }
-  return "";
+    if (!gain_from_two_levels(on)) return false;
+    const std::string reason = flatshard::why_one_level(on);
+    if (!reason.empty()) why = str("of the ranks ", ranges(members), ' ', reason);
+    return !reason.empty();
+  });
+  return why;
 }
 
 RowCounts RunSetup::most_rows(int64_t sequences) const {

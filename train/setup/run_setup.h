@@ -3,6 +3,7 @@
 // data and no device, so that --plan can use it.
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -45,11 +46,11 @@ struct RunSetup {
   int ranks() const { return pipeline.stages * groups.ranks; }
   int stage_of(int rank) const { return rank / groups.ranks; }
   int data_rank(int rank) const { return rank % groups.ranks; }
-  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard; and
-  // all such groups.
+  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard.
   std::vector<int> group_of(int rank) const;
   std::vector<int> replicas_of(int rank) const;
-  std::vector<std::vector<int>> all_groups() const;
+  // Whether it holds for the members of any such group; asks for no group after that one.
+  bool any_group(const std::function<bool(const std::vector<int>& members)>& holds) const;
   std::vector<int> hosts_of(const std::vector<int>& members) const;
   bool spans_hosts() const;
   bool may_use_two_levels() const;
