@@ -4,19 +4,17 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "build_config.h"
-#include "runtime/parallel.h"
 #include "runtime/rng.h"
 #include "runtime/whole_file.h"
 #include "tests/process.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/train_run.h"
 #include "tests/test.h"
 #include "text/data/token_file.h"
 #include "tools/inference/continuation.h"
 #include "train/report/metrics.h"
-#include "train/run/train_program.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -24,12 +22,6 @@ using namespace flatshard::ptx_vm;
 namespace {
 
 constexpr int64_t kVocab = 61;
-
-struct Outcome {
-  std::vector<double> losses;  // of the steps, and of the evaluation at the end
-  std::string weights;
-  bool operator==(const Outcome&) const = default;
-};
 
 // A folder with a corpus and a tiny config. Four lanes a step: as many micro-steps on one rank, or a lane of
 // each of four.
@@ -53,17 +45,11 @@ class Workshop {
   // A run in its own folder, in this process.
   Outcome train(const std::string& device, int steps, WorkOrder order = WorkOrder::in_order,
                 const std::vector<std::string>& options = {}) {
-    const ScopedOptions scope({.stream_order = order});
     std::vector<std::string> arguments = arguments_of(device, steps);
     arguments.insert(arguments.end(), options.begin(), options.end());
-    const int threads = thread_count();
-    std::istringstream in;
-    std::ostringstream out, err;
-    const int exit_code = run_train(arguments, {in, out, err});
-    said_ = out.str();
-    set_thread_count(threads);
-    for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
-    return outcome({exit_code, out.str() + err.str()}, device);
+    const test::Finished finished = train_here(arguments, order);
+    said_ = finished.output;
+    return outcome_of(finished, run(), device);
   }
   // The same on several ranks, each a process.
   Outcome train(int ranks, int steps, const std::string& order, const std::string& options) {
@@ -71,7 +57,7 @@ class Workshop {
     for (const std::string& argument : arguments_of("cuda", steps)) command += " " + argument;
     const test::Finished finished = test::run_command(command + " " + options);
     said_ = finished.output;
-    return outcome(finished, "cuda");
+    return outcome_of(finished, run(), "cuda");
   }
 
   // What such a run says that fails.
@@ -126,18 +112,6 @@ class Workshop {
   std::vector<std::string> arguments_of(const std::string& device, int steps) {
     ++runs_;
     return {config(), "--run.dir=" + run(), "--run.device=" + device, str("--train.steps=", steps)};
-  }
-
-  Outcome outcome(const test::Finished& finished, const std::string& device) const {
-    INFO(finished.output);
-    REQUIRE(finished.exit_code == 0);
-    CHECK(finished.output.find("device    " + device) != std::string::npos);
-    Outcome result{.losses = {}, .weights = test::after(finished.output, "weights ")};
-    CHECK(result.weights.size() == 64);
-    const std::vector<StepMetrics> steps = metrics();
-    for (const StepMetrics& m : steps) result.losses.push_back(m.loss);
-    result.losses.push_back(steps.back().eval_loss.value());
-    return result;
   }
 
   std::string folder_, said_;
