@@ -52,20 +52,26 @@ std::vector<Option> with_model_options(Options& o, std::initializer_list<Option>
   return options;
 }
 
-// The options of a command that reads texts: those of the model, of texts and its own.
+// The options of a command that reads the text of DATA: the model's, those for reading, and the command's
+// own.
 std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
   std::vector<Option> options =
       with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
-                             {"--text-field",
-                              &o.text_field,
-                              "field of JSON lines, or column, with the text, unless they are conversations",
-                              {.shows_default = true}},
+                             {"--chat-template", &o.chat_template,
+                              "built-in chat template in place of the folder's, such as chatml"},
                              {"--columns",
                               &o.columns,
                               "columns to read of a Parquet or Arrow table; default: all",
                               {.type = "NAME,...", .separator = ','}}});
   options.insert(options.end(), own);
   return options;
+}
+
+Option text_field_option(Options& o) {
+  return {"--text-field",
+          &o.text_field,
+          "field of JSON lines, or column, with the text, unless they are conversations",
+          {.shows_default = true}};
 }
 
 Command loss_command(Options& o) {
@@ -77,8 +83,8 @@ Command loss_command(Options& o) {
           "of which trained tokens count, or text, JSON lines or a table, as prepare reads them, for the\n"
           "folder's tokenizer. "
           "Documents are cut into windows, and the model sees nothing before a window.",
-      .options =
-          with_text_options(o, "tokens per window (default: 1024, if the model has the positions)", {})};
+      .options = with_text_options(o, "tokens per window (default: 1024, if the model has the positions)",
+                                   {text_field_option(o)})};
 }
 
 Command logprobs_command(Options& o) {
@@ -92,7 +98,8 @@ Command logprobs_command(Options& o) {
           "train them, and the number and the sum of those. DATA is as for loss; documents are not cut.",
       .options = with_text_options(
           o, "most tokens of a document, less one (default: 1024, if the model has the positions)",
-          {{"--out", &o.out, "JSON lines file to write", {.type = "FILE", .required = true}},
+          {text_field_option(o),
+           {"--out", &o.out, "JSON lines file to write", {.type = "FILE", .required = true}},
            {"--force", &o.force, "replace the output file if it exists"}})};
 }
 
@@ -110,22 +117,17 @@ Command preference_command(Options& o) {
           "the probability of the chosen answer, less that of the rejected one; with --reference, of what "
           "they have\n"
           "become since.",
-      .options = with_model_options(
-          o, {{"--reference",
-               &o.reference,
-               "model folder whose margins are subtracted, such as the model before training",
-               {.type = "FOLDER"}},
-              {"--seq-len", &o.seq_len,
-               "most tokens of a prompt with its answer, less one (default: 1024, if the model has the "
-               "positions)"},
-              {"--chat-template", &o.chat_template,
-               "built-in chat template in place of the folder's, such as chatml"},
-              {"--columns",
-               &o.columns,
-               "columns to read of a Parquet or Arrow table; default: all",
-               {.type = "NAME,...", .separator = ','}},
-              {"--out", &o.out, "JSON lines file to write, with the sums of each pair", {.type = "FILE"}},
-              {"--force", &o.force, "replace the output file if it exists"}})};
+      .options = with_text_options(
+          o,
+          "most tokens of a prompt with its answer, less one (default: 1024, if the model has the positions)",
+          {{"--reference",
+            &o.reference,
+            "model folder whose margins are subtracted, such as the model before training; it reads the "
+            "tokens of "
+            "FOLDER",
+            {.type = "FOLDER"}},
+           {"--out", &o.out, "JSON lines file to write, with the sums of each pair", {.type = "FILE"}},
+           {"--force", &o.force, "replace the output file if it exists"}})};
 }
 
 Command similarity_command(Options& o) {
@@ -236,41 +238,74 @@ void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDo
   });
 }
 
-// `input` is how the model reads images, if it does. The sample must outlive the document.
-LossDocument document_of(const Sample& sample, const std::string& where,
-                         const std::shared_ptr<const ImageInput>& input) {
-  LossDocument document{.tokens = sample.tokens, .trained = sample.trained, .where = where};
-  for (const DocumentImage& image : sample.images)
-    document.images.push_back({.begin = image.extent.begin,
-                               .end = image.extent.end,
-                               .append = [input, image](PromptImages& images) {
-                                 append_image(*input, name_of(image.source), read_image(image.source),
-                                              image.facts.size, images);
-                               }});
-  return document;
-}
+// Makes documents of records, by the tokenizer of a model's folder.
+class DocumentEncoder {
+ public:
+  DocumentEncoder(const Options& o, const ModelSource& source, int64_t vocab)
+      : codec_(source, vocab, o.chat_template),
+        text_field_(o.text_field),
+        images_(std::make_shared<const ImageInput>(codec_.image_input().value_or(ImageInput{}))) {
+    if (codec_.has_tokenizer())
+      samples_.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source),
+                                      .chat_template = o.chat_template,
+                                      .text_field = o.text_field});
+  }
+
+  bool has_tokenizer() const { return codec_.has_tokenizer(); }
+
+  void encode(const Record& record, const TakeDocument& take) const {
+    const Sample sample =
+        samples_
+            ? samples_->encode(record)
+            : Sample{.tokens = codec_.encode(
+                         record.is_json ? text_field(record.text, text_field_, record.where) : record.text)};
+    LossDocument document{.tokens = sample.tokens, .trained = sample.trained, .where = record.where};
+    for (const DocumentImage& image : sample.images)
+      document.images.push_back({.begin = image.extent.begin,
+                                 .end = image.extent.end,
+                                 .append = [input = images_, image](PromptImages& images) {
+                                   append_image(*input, name_of(image.source), read_image(image.source),
+                                                image.facts.size, images);
+                                 }});
+    take(document);
+  }
+
+ private:
+  TextCodec codec_;
+  std::string text_field_;
+  std::shared_ptr<const ImageInput> images_;  // how the model reads them, if it does
+  std::optional<SampleEncoder> samples_;
+};
 
 // Calls `take` for each document of a file.
 void each_document(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   if (is_token_file(o.data)) {
+    check(o.chat_template.empty(), o.data, ": has tokens already, so --chat-template changes nothing");
     const auto file = std::make_shared<const TokenFile>(o.data);
     check(file->vocab() <= vocab, o.data, ": has a vocabulary of ", file->vocab(), ", but the model's is ",
           vocab);
     if (file->has_images()) check_images(*file, source.folder);
     return each_document_of(file, take);
   }
-  const TextCodec codec(source, vocab);
-  std::optional<SampleEncoder> encoder;
-  if (codec.has_tokenizer())
-    encoder.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source), .text_field = o.text_field});
-  const auto input = std::make_shared<const ImageInput>(codec.image_input().value_or(ImageInput{}));
+  const DocumentEncoder encoder(o, source, vocab);
+  read_records(
+      o.data, TextSplit::none, [&](const Record& record) { encoder.encode(record, take); }, o.columns);
+}
+
+// Calls `take` for the chosen and the rejected answer of each pair, after its prompt.
+void each_answer(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
+  check(!is_token_file(o.data), o.data,
+        ": is a token file, which has no pairs: give the JSON lines or table");
+  const DocumentEncoder encoder(o, source, vocab);
+  check(encoder.has_tokenizer(), source.folder, ": has no tokenizer, which preferences need");
   const auto add = [&](const Record& record) {
-    const Sample sample =
-        encoder
-            ? encoder->encode(record)
-            : Sample{.tokens = codec.encode(
-                         record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
-    take(document_of(sample, record.where, input));
+    const PreferencePair pair = pair_of(record);
+    for (const Record* const answer : {&pair.chosen, &pair.rejected})
+      encoder.encode(*answer, [&](const LossDocument& document) {
+        check(std::find(document.trained.begin(), document.trained.end(), 1) != document.trained.end(),
+              record.where, ": has an empty answer");
+        take(document);
+      });
   };
   read_records(o.data, TextSplit::none, add, o.columns);
 }
@@ -330,8 +365,8 @@ std::string shortest(Number value) {
 void add_whole(SharedPasses& passes, const LossDocument& document, int64_t seq_len) {
   check(document.tokens.size() > 1, document.where,
         ": has fewer than two tokens, so none with a probability");
-  check(document.read() <= seq_len, document.where, ": has ", document.tokens.size(),
-        " tokens: set --seq-len to ", document.read(), " or more");
+  check(document.inputs() <= seq_len, document.where, ": has ", document.tokens.size(),
+        " tokens: set --seq-len to ", document.inputs(), " or more");
   cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
 }
 
@@ -373,29 +408,20 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   out << o.out << ": " << counted(documents, "document") << '\n';
 }
 
-// The losses of the answers, in the order of the file: chosen, rejected, chosen, ...
-std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& source, Device device,
-                                       World& world) {
-  const ModelConfig config = read_model_config(source);
+// A model's losses of the answers, in the order of the file: chosen, rejected, chosen, ... `source` has the
+// tokenizer.
+std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& model, const ModelSource& source,
+                                       Device device, World& world) {
+  const ModelConfig config = read_model_config(model);
   const int64_t seq_len = window_length(o, config);
-  const SampleEncoder encoder({.tokenizer = tokenizer_folder(source), .chat_template = o.chat_template});
-  const auto input = std::make_shared<const ImageInput>(encoder.image_input().value_or(ImageInput{}));
-  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
+  LossMeter meter(model, o.model.compute_dtype(), seq_len, device);
   SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
     std::string sums;
     for (size_t i = 0; i < windows.size(); ++i) sums += described(sum_of(windows[i], losses[i]));
     return sums;
   });
-  const auto add = [&](const Record& record) {
-    const PreferencePair pair = pair_of(record);
-    for (const Record* const answer : {&pair.chosen, &pair.rejected}) {
-      const Sample sample = encoder.encode(*answer);
-      check(std::count(sample.trained.begin(), sample.trained.end(), 1) > 0, record.where,
-            ": has an empty answer");
-      add_whole(passes, document_of(sample, record.where, input), seq_len);
-    }
-  };
-  read_records(o.data, TextSplit::none, add, o.columns);
+  each_answer(o, source, config.vocab,
+              [&](const LossDocument& document) { add_whole(passes, document, seq_len); });
   std::vector<LossSum> sums;
   for (const std::string& pass : passes.finish()) add_described(sums, pass);
   return sums;
@@ -410,10 +436,10 @@ void evaluate_preference(const Options& o, const ModelSource& source, Device dev
                          std::ostream& out) {
   if (!o.out.empty()) check_is_new(o);
   std::vector<AnswerScore> answers;
-  for (const LossSum& loss : losses_of_answers(o, source, device, world))
+  for (const LossSum& loss : losses_of_answers(o, source, source, device, world))
     answers.push_back({.sum = -loss.sum, .tokens = loss.targets});
   if (!o.reference.empty()) {
-    const std::vector<LossSum> before = losses_of_answers(o, ModelSource(o.reference), device, world);
+    const std::vector<LossSum> before = losses_of_answers(o, ModelSource(o.reference), source, device, world);
     for (size_t i = 0; i < answers.size(); ++i) answers[i].reference = -before[i].sum;
   }
   check(!answers.empty(), o.data, " has no pairs");

@@ -316,8 +316,7 @@ TEST_CASE("evaluate preference compares the answers of pairs as evaluate logprob
   test::write_text("evaluate_preference/pairs.jsonl", preferences);
   test::write_text("evaluate_preference/completions.jsonl", completions);
   const std::string options = " --device cpu --seq-len 60 ";
-  run(in, "@prepare --tokenizer model --chat-template chatml --out completions.tok completions.jsonl");
-  run(in, "@evaluate logprobs model completions.tok --out logprobs.jsonl" + options);
+  run(in, "@evaluate logprobs model completions.jsonl --chat-template chatml --out logprobs.jsonl" + options);
   std::ifstream file("evaluate_preference/logprobs.jsonl");
   std::vector<nlohmann::json> answers;
   for (std::string line; std::getline(file, line);) answers.push_back(nlohmann::json::parse(line));
@@ -345,6 +344,15 @@ TEST_CASE("evaluate preference compares the answers of pairs as evaluate logprob
     for (const char* name : {"chosen", "rejected"})
       CHECK(nlohmann::json::parse(line)[name]["sum"].get<double>() == doctest::Approx(sum(next++)));
   CHECK(next == answers.size());
+  run(in, "@prepare --tokenizer model --chat-template chatml --out completions.tok completions.jsonl");
+  const test::Finished pairs_of_tokens = test::run_command(in + "@evaluate preference model completions.tok"),
+                       template_of_tokens = test::run_command(
+                           in + "@evaluate loss model completions.tok --chat-template chatml");
+  CHECK(test::missing_from(pairs_of_tokens.output,
+                           {"completions.tok: is a token file, which has no pairs"}) == "");
+  CHECK(test::missing_from(template_of_tokens.output,
+                           {"completions.tok: has tokens already, so --chat-template changes nothing"}) ==
+        "");
   // Against itself, no margin is left.
   const std::string same =
       run(in, "@evaluate preference model pairs.jsonl --chat-template chatml --reference model" + options)

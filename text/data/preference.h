@@ -4,7 +4,7 @@
 //   {"prompt": "...", "chosen": "...", "rejected": "..."}
 //   {"prompt": [messages], "chosen": [messages], "rejected": [messages]}
 //   {"chosen": ..., "rejected": ...}, texts or messages that begin with the same prompt
-// Other members, such as tools and images, are those of conversations (text/chat/conversation.h).
+// Other members, such as tools and images, mean what they mean in conversations (text/chat/conversation.h).
 
 #include "text/data/corpus.h"
 

@@ -19,7 +19,7 @@ ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
 
 }  // namespace
 
-int64_t LossDocument::read() const {
+int64_t LossDocument::inputs() const {
   const int64_t count = std::ssize(tokens);
   return !images.empty() && images.back().end == count ? count : count - 1;
 }
@@ -29,8 +29,8 @@ void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow
   const int64_t count = std::ssize(tokens);
   if (count < 2) return;
   size_t image = 0;
-  for (int64_t begin = 0, end = 0; begin < document.read(); begin = end) {
-    end = std::min(begin + seq_len, document.read());  // of what is read; the last target is tokens[end]
+  for (int64_t begin = 0, end = 0; begin < document.inputs(); begin = end) {
+    end = std::min(begin + seq_len, document.inputs());  // of the inputs; the last target is tokens[end]
     for (size_t i = image; i < images.size() && images[i].begin < end; ++i)
       if (images[i].end > end) end = images[i].begin;
     check(end > begin, where, ": an image has ", image < images.size() ? images[image].end - begin : 0,
@@ -105,8 +105,9 @@ LossMeter::Inputs LossMeter::parts_of(const Tensor& inputs) const {
 size_t LossMeter::windows_of_pass(std::span<const LossWindow> windows) const {
   int64_t rows = 0;
   size_t count = 0;
-  while (count < windows.size() && rows + windows[count].read <= seq_len_) rows += windows[count++].read;
-  check(count > 0, "a window of ", windows.front().read, " tokens exceeds the sequence length of ", seq_len_);
+  while (count < windows.size() && rows + windows[count].inputs <= seq_len_) rows += windows[count++].inputs;
+  check(count > 0, "a window of ", windows.front().inputs, " tokens exceeds the sequence length of ",
+        seq_len_);
   return count;
 }
 
@@ -118,7 +119,7 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   int64_t row = 0, documents = 0;
   for (const LossWindow& window : windows) {
     starts[documents++] = static_cast<int32_t>(row);
-    for (size_t i = 0; i < static_cast<size_t>(window.read); ++i, ++row) {
+    for (size_t i = 0; i < static_cast<size_t>(window.inputs); ++i, ++row) {
       tokens[row] = window.tokens[i];
       positions[row] = static_cast<int32_t>(i);
       targets[row] = i + 1 < window.tokens.size() ? window.tokens[i + 1] : kIgnoredTarget;
@@ -139,7 +140,7 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   const float* next = host_losses_.as<float>();
   for (const LossWindow& window : windows) {
     losses.emplace_back(next, next + window.tokens.size() - 1);
-    next += window.read;
+    next += window.inputs;
   }
   return losses;
 }
@@ -154,7 +155,7 @@ int64_t LossMeter::read_images(std::span<const LossWindow> windows, const Inputs
   int64_t rows = 0, row = 0;
   for (const LossWindow& window : windows) {
     for (const auto& append : window.images) append(images);
-    for (const int64_t end = row + window.read; row < end; ++row)
+    for (const int64_t end = row + window.inputs; row < end; ++row)
       if (!window.images.empty() && tokens[row] == vision.image_token)
         host.image_rows.as<int32_t>()[rows++] = static_cast<int32_t>(row);
   }

@@ -21,7 +21,7 @@ namespace flatshard {
 struct LossWindow {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> trained;
-  int64_t read = 0;
+  int64_t inputs = 0;
   std::vector<std::function<void(PromptImages&)>> images{};  // appends each of the window's
 };
 
@@ -36,7 +36,7 @@ struct LossDocument {
   std::vector<Image> images{};
   std::string where{};
 
-  int64_t read() const;  // how many of the tokens the model reads
+  int64_t inputs() const;  // how many of the tokens the model reads
 };
 
 struct LossSum {

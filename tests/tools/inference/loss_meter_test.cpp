@@ -64,7 +64,7 @@ TEST_CASE("no image is cut into two windows") {
     cut_windows(document, seq_len, [&](const LossWindow& window) {
       PromptImages images;
       for (const auto& append : window.images) append(images);
-      std::string text = str(window.tokens.size(), " tokens, ", window.read, " read, images");
+      std::string text = str(window.tokens.size(), " tokens, ", window.inputs, " read, images");
       for (size_t i = 1; i < images.frames.size(); ++i) text += str(' ', images.frames[i]);
       windows.push_back(text);
     });
