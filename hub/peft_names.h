@@ -1,5 +1,5 @@
 #pragma once
-// The names that PEFT gives the modules of a base model, which are those that transformers uses in memory.
+// The names that PEFT gives the modules of a base model: the ones that transformers uses in memory.
 // They differ from the names in files only for Qwen's models that read images: model.layers.0 in a file is
 // model.language_model.layers.0 in memory.
 

@@ -46,7 +46,7 @@ struct RunSetup {
   int ranks() const { return pipeline.stages * groups.ranks; }
   int stage_of(int rank) const { return rank / groups.ranks; }
   int data_rank(int rank) const { return rank % groups.ranks; }
-  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard.
+  // The ranks that share a rank's state, in order, and the ranks that own the same shard.
   std::vector<int> group_of(int rank) const;
   std::vector<int> replicas_of(int rank) const;
   // Whether it holds for the members of any such group; asks for no group after that one.
