@@ -1,0 +1,232 @@
+#include "kernels/answer_loss.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "build_config.h"
+#include "kernels/answer_terms.h"
+#include "kernels/planned_op.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+void check_arguments(const AnswerLossBackward& a) {
+  constexpr const char* kOp = "answer_loss_backward";
+  const AnswerInputs& in = a.inputs;
+  const int64_t N = a.dnll.size();
+  check(in.loss.is_used(), kOp, ": the loss is ", in.loss.kind, ", which depends on no whole answers");
+  check(a.dnll.dtype == DType::f32 && a.nll.dtype == DType::f32 && a.nll.size() == N, kOp, ": dnll is ",
+        a.dnll.dtype, ' ', a.dnll.shape, ", nll ", a.nll.dtype, ' ', a.nll.shape,
+        ", must be f32 with one element for each token");
+  check(a.targets.dtype == DType::i32 && a.targets.size() == N, kOp, ": targets are ", a.targets.dtype, ' ',
+        a.targets.shape, ", must be i32 with one element for each of ", N, " tokens");
+  check(in.units.dtype == DType::i32 && in.units.shape.rank() == 2 && in.units.shape[1] == 3, kOp,
+        ": units are ", in.units.dtype, ' ', in.units.shape, ", must be i32 (units, 3)");
+  const int64_t columns = std::ssize(columns_of(in.loss));
+  check(in.values.size() == columns * N && (columns == 0 || in.values.dtype == DType::f32), kOp,
+        ": values are ", in.values.dtype, ' ', in.values.shape, ", must be f32 (", columns, ", ", N, ")");
+  check(in.factors.dtype == DType::f32 && in.factors.size() == kAnswerFactors, kOp, ": factors are ",
+        in.factors.dtype, ' ', in.factors.shape, ", must be f32 with ", kAnswerFactors, " elements");
+  check(a.first >= 0 && a.first <= a.end && a.end <= N, kOp, ": rows ", a.first, " to ", a.end,
+        " are not among ", N);
+}
+
+AnswerLossBackward with_end(AnswerLossBackward a) {
+  if (a.end == 0) a.end = a.dnll.size();
+  return a;
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+// One unit: what its loss reads, and the sums of its answers.
+class Unit {
+ public:
+  Unit(const AnswerLossBackward& a, int64_t index)
+      : loss_(a.inputs.loss), nll_(a.nll.as<float>()), targets_(a.targets.as<int32_t>()) {
+    const int32_t* const rows = a.inputs.units.as<int32_t>() + 3 * index;
+    begin_ = rows[0], second_ = rows[1], end_ = rows[2];
+    const float* column = a.inputs.values.as<float>();
+    for (const AnswerColumn of : columns_of(loss_)) {
+      columns_[static_cast<size_t>(of)] = column;
+      column += a.nll.size();
+    }
+  }
+
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+
+  // dnll of every row, with these factors.
+  void write(float* dnll, const AnswerFactors& factors) const {
+    std::fill(dnll + begin_, dnll + end_, 0.0f);
+    if (loss_.has_pairs()) {
+      const answers::PairTerm<double> term = answers::of_pair(loss_, chosen(), rejected());
+      each_target(begin_, second_, [&](int64_t t) {
+        dnll[t] = static_cast<float>(-term.chosen * factors.mean + factors.sft);
+      });
+      each_target(second_, end_,
+                  [&](int64_t t) { dnll[t] = static_cast<float>(-term.rejected * factors.mean); });
+      return;
+    }
+    const double tokens = tokens_in(begin_, end_), mean = mean_of(tokens, factors);
+    const std::optional<double> of_answer = answer_log_ratio(tokens);
+    const double slopes =
+        of_answer ? sum_of(begin_, end_, [&](int64_t t) { return ratio(t, of_answer).slope; }) : 0;
+    each_target(begin_, end_, [&](int64_t t) {
+      const double slope =
+          (of_answer ? slopes / tokens : ratio(t, of_answer).slope) + loss_.kl_weight * divergence(t).slope;
+      dnll[t] = static_cast<float>(-slope * mean);
+    });
+  }
+
+  AnswerSums sums(const AnswerFactors& factors) const {
+    AnswerSums s{.units = 1};
+    if (loss_.has_pairs()) {
+      const answers::Answer<double> c = chosen(), r = rejected();
+      s.chosen = logprob_in(begin_, second_);
+      s.rejected = logprob_in(second_, end_);
+      s.loss = answers::of_pair(loss_, c, r).loss * factors.mean - s.chosen * factors.sft;
+      const bool by_token = loss_.kind == LossKind::orpo;  // whose rewards are those of a mean token
+      s.chosen_reward = loss_.beta * c.logprob / (by_token ? c.tokens : 1);
+      s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);
+      s.correct = s.chosen_reward > s.rejected_reward ? 1 : 0;
+      s.tokens = c.tokens + r.tokens;
+      return s;
+    }
+    s.tokens = tokens_in(begin_, end_);
+    const double mean = mean_of(s.tokens, factors);
+    const std::optional<double> of_answer = answer_log_ratio(s.tokens);
+    each_target(begin_, end_, [&](int64_t t) {
+      const answers::RatioTerm<double> term = ratio(t, of_answer);
+      const double distance = divergence(t).loss;
+      s.loss += mean * (term.loss + loss_.kl_weight * distance);
+      s.clipped += term.clipped ? 1 : 0;
+      s.divergence += distance;
+    });
+    return s;
+  }
+
+ private:
+  template <class Visit>
+  void each_target(int64_t begin, int64_t end, Visit&& visit) const {
+    for (int64_t t = begin; t < end; ++t)
+      if (targets_[t] >= 0) visit(t);
+  }
+  template <class Value>
+  double sum_of(int64_t begin, int64_t end, Value&& value) const {
+    double sum = 0;
+    each_target(begin, end, [&](int64_t t) { sum += value(t); });
+    return sum;
+  }
+  double column(AnswerColumn of, int64_t t) const {
+    const float* const values = columns_[static_cast<size_t>(of)];
+    return values ? static_cast<double>(values[t]) : 0;
+  }
+  double logprob(int64_t t) const { return -static_cast<double>(nll_[t]); }
+  double tokens_in(int64_t begin, int64_t end) const {
+    return sum_of(begin, end, [](int64_t) { return 1.0; });
+  }
+  double logprob_in(int64_t begin, int64_t end) const {
+    return sum_of(begin, end, [&](int64_t t) { return logprob(t); });
+  }
+  answers::Answer<double> answer(int64_t begin, int64_t end) const {
+    const double reference =
+        sum_of(begin, end, [&](int64_t t) { return column(AnswerColumn::reference, t); });
+    return {logprob_in(begin, end) - reference, tokens_in(begin, end)};
+  }
+  answers::Answer<double> chosen() const { return answer(begin_, second_); }
+  answers::Answer<double> rejected() const { return answer(second_, end_); }
+
+  double mean_of(double tokens, const AnswerFactors& factors) const {
+    return static_cast<double>(factors.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
+  }
+  double log_ratio(int64_t t) const { return logprob(t) - column(AnswerColumn::sampled, t); }
+  // Nothing if every token has its own.
+  std::optional<double> answer_log_ratio(double tokens) const {
+    if (loss_.ratio == RatioOf::token) return {};
+    return sum_of(begin_, end_, [&](int64_t t) { return log_ratio(t); }) / tokens;
+  }
+  answers::RatioTerm<double> ratio(int64_t t, std::optional<double> of_answer) const {
+    return answers::clipped_ratio(of_answer ? *of_answer : log_ratio(t), column(AnswerColumn::advantage, t),
+                                  loss_.clip_low, loss_.clip_high);
+  }
+  answers::TokenTerm<double> divergence(int64_t t) const {
+    if (!loss_.has_reference()) return {0, 0};
+    return answers::divergence(logprob(t), column(AnswerColumn::reference, t));
+  }
+
+  const AnswerLoss& loss_;
+  const float* nll_;
+  const int32_t* targets_;
+  int64_t begin_, second_, end_;
+  std::array<const float*, 3> columns_{};
+};
+
+// Calls visit(unit) for those of the units [begin, end) that are in the rows of the arguments.
+template <class Visit>
+void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& visit) {
+  for (int64_t i = begin; i < end; ++i) {
+    const Unit unit(a, i);
+    if (unit.begin() >= a.first && unit.end() <= a.end) visit(unit);
+  }
+}
+
+AnswerFactors factors_of(const AnswerLossBackward& a) {
+  const float* const factors = a.inputs.factors.as<float>();
+  return {.mean = factors[0], .sft = factors[1]};
+}
+
+}  // namespace
+}  // namespace cpu
+
+bool AnswerLoss::has_reference() const {
+  if (kind == LossKind::policy) return kl_weight > 0;
+  return kind == LossKind::ipo || (kind == LossKind::dpo && !reference_free);
+}
+
+std::vector<AnswerColumn> columns_of(const AnswerLoss& loss) {
+  std::vector<AnswerColumn> columns;
+  if (loss.kind == LossKind::policy) columns = {AnswerColumn::sampled, AnswerColumn::advantage};
+  if (loss.has_reference()) columns.push_back(AnswerColumn::reference);
+  return columns;
+}
+
+AnswerSums& AnswerSums::operator+=(const AnswerSums& more) {
+  AnswerSums other = more;
+  for (size_t i = 0; i < kCount; ++i) values()[i] += other.values()[i];
+  return *this;
+}
+
+void answer_loss_backward(Stream& stream, const AnswerLossBackward& arguments) {
+  const AnswerLossBackward a = with_end(arguments);
+  check_arguments(a);
+  if (a.inputs.units.empty() || plans(stream, "answer_loss_backward", a, a.dnll)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::answer_loss_backward(stream, a);
+  stream.run("answer_loss_backward", [a] {
+    const AnswerFactors factors = cpu::factors_of(a);
+    parallel_blocks(a.inputs.units.shape[0], 1, [&](int64_t begin, int64_t end) {
+      cpu::each_unit(a, begin, end, [&](const cpu::Unit& unit) { unit.write(a.dnll.as<float>(), factors); });
+    });
+  });
+}
+
+AnswerSums sums_of_answers(const AnswerLossBackward& arguments) {
+  const AnswerLossBackward a = with_end(arguments);
+  check_arguments(a);
+  const AnswerFactors factors = cpu::factors_of(a);
+  AnswerSums all;
+  cpu::each_unit(a, 0, a.inputs.units.shape[0], [&](const cpu::Unit& unit) { all += unit.sums(factors); });
+  return all;
+}
+
+double min_bytes(const AnswerLossBackward& a) {
+  return static_cast<double>(a.dnll.bytes() + a.nll.bytes() + a.targets.bytes() + a.inputs.values.bytes() +
+                             a.inputs.units.bytes());
+}
+double flops(const AnswerLossBackward& a) { return 4.0 * static_cast<double>(a.nll.size()); }
+
+}  // namespace flatshard

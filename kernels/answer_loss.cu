@@ -1,0 +1,117 @@
+// The gradient of losses of whole answers on the GPU. A thread block owns a unit: it sums over the targets of
+// each answer, every thread computes the same terms from the sums, and the block writes its rows. Some
+// kilobytes per answer, beside the logits of its tokens, are no matter for speed.
+
+#include "kernels/answer_loss.h"
+#include "kernels/answer_terms.h"
+#include "kernels/cuda_util.cuh"
+
+namespace flatshard::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Columns {
+  float* dnll;
+  const float* nll;
+  const int32_t* targets;
+  const int32_t* units;
+  const float *reference, *sampled, *advantage;  // null: none
+  const float* factors;
+  int64_t first, end;
+};
+
+struct Sums {
+  float logprob, reference, log_ratio, tokens;
+};
+
+// The sums over the targets in rows [begin, end), in every thread.
+__device__ inline Sums sums_of(const Columns& c, int64_t begin, int64_t end) {
+  Sums s{};
+  for (int64_t t = begin + threadIdx.x; t < end; t += kThreads) {
+    if (c.targets[t] < 0) continue;
+    s.logprob -= c.nll[t];
+    s.tokens += 1;
+    if (c.reference) s.reference += c.reference[t];
+    if (c.sampled) s.log_ratio -= c.nll[t] + c.sampled[t];
+  }
+  return {block_sum<kThreads>(s.logprob), block_sum<kThreads>(s.reference), block_sum<kThreads>(s.log_ratio),
+          block_sum<kThreads>(s.tokens)};
+}
+
+// Writes value(t) to the rows of targets in [begin, end), and 0 to the others.
+template <class Value>
+__device__ inline void write_rows(const Columns& c, int64_t begin, int64_t end, Value value) {
+  for (int64_t t = begin + threadIdx.x; t < end; t += kThreads)
+    c.dnll[t] = c.targets[t] < 0 ? 0.0f : value(t);
+}
+
+__global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, AnswerLoss loss) {
+  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int64_t begin = rows[0], second = rows[1], end = rows[2];
+  if (begin < c.first || end > c.end) return;
+  const Sums chosen = sums_of(c, begin, second), rejected = sums_of(c, second, end);
+  const answers::PairTerm<float> term =
+      answers::of_pair<float>(loss, {chosen.logprob - chosen.reference, chosen.tokens},
+                              {rejected.logprob - rejected.reference, rejected.tokens});
+  const float mean = c.factors[0], sft = c.factors[1];
+  write_rows(c, begin, second, [&](int64_t) { return -term.chosen * mean + sft; });
+  write_rows(c, second, end, [&](int64_t) { return -term.rejected * mean; });
+}
+
+__global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss loss) {
+  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int64_t begin = rows[0], end = rows[2];
+  if (begin < c.first || end > c.end) return;
+  const Sums sums = sums_of(c, begin, end);
+  const bool whole = loss.ratio == RatioOf::answer;
+  const float mean = c.factors[0] / (loss.mean == MeanOver::answers ? sums.tokens : 1.0f);
+  const auto slope_of_ratio = [&](int64_t t) {
+    const float log_ratio = whole ? sums.log_ratio / sums.tokens : -c.nll[t] - c.sampled[t];
+    return answers::clipped_ratio(log_ratio, c.advantage[t], static_cast<float>(loss.clip_low),
+                                  static_cast<float>(loss.clip_high))
+        .slope;
+  };
+  float slopes = 0;  // of all tokens, by the ratio of the answer
+  if (whole) {
+    for (int64_t t = begin + threadIdx.x; t < end; t += kThreads)
+      if (c.targets[t] >= 0) slopes += slope_of_ratio(t);
+    slopes = block_sum<kThreads>(slopes) / sums.tokens;
+  }
+  const float kl_weight = static_cast<float>(loss.kl_weight);
+  write_rows(c, begin, end, [&](int64_t t) {
+    float slope = whole ? slopes : slope_of_ratio(t);
+    if (c.reference) slope += kl_weight * answers::divergence(-c.nll[t], c.reference[t]).slope;
+    return -slope * mean;
+  });
+}
+
+}  // namespace
+
+void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
+  Columns c{.dnll = a.dnll.as<float>(),
+            .nll = a.nll.as<float>(),
+            .targets = a.targets.as<int32_t>(),
+            .units = a.inputs.units.as<int32_t>(),
+            .reference = nullptr,
+            .sampled = nullptr,
+            .advantage = nullptr,
+            .factors = a.inputs.factors.as<float>(),
+            .first = a.first,
+            .end = a.end};
+  const float* column = a.inputs.values.as<float>();
+  for (const AnswerColumn of : columns_of(a.inputs.loss)) {
+    (of == AnswerColumn::reference ? c.reference
+     : of == AnswerColumn::sampled ? c.sampled
+                                   : c.advantage) = column;
+    column += a.nll.size();
+  }
+  const auto blocks = static_cast<unsigned>(a.inputs.units.shape[0]);
+  if (a.inputs.loss.has_pairs())
+    pairs_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+  else
+    policy_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+  check_launch("answer_loss_backward");
+}
+
+}  // namespace flatshard::cuda

@@ -1,0 +1,101 @@
+#pragma once
+// The gradient of losses that depend on whole answers (answer_terms.h), by the loss of each token:
+//   dnll = d loss / d nll     nll = -ln p of the target
+// A unit is one answer, or a pair of them: the chosen and the rejected one. The gradient of the parameters is
+// then the sum of dnll d nll, as with any weights of targets (cross_entropy.h).
+//
+// The loss of a step is a mean over all its units, or over all their tokens, and of these numbers the
+// factors are the inverses, times the loss scale. So it does not depend on ranks and micro-batches.
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "runtime/named.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+// sft: the mean of the targets' losses, which needs none of this.
+enum class LossKind { sft, dpo, ipo, orpo, policy };
+constexpr auto value_names(LossKind) { return std::array{"sft", "dpo", "ipo", "orpo", "policy"}; }
+
+enum class RatioOf { token, answer };
+constexpr auto value_names(RatioOf) { return std::array{"token", "answer"}; }
+enum class MeanOver { tokens, answers };
+constexpr auto value_names(MeanOver) { return std::array{"tokens", "answers"}; }
+
+struct AnswerLoss {
+  LossKind kind = LossKind::sft;
+  // Of pairs.
+  double beta = 0.1, label_smoothing = 0;
+  bool reference_free = false;
+  double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added
+  // Of the policy.
+  double clip_low = 0.2, clip_high = 0.2, kl_weight = 0;
+  RatioOf ratio = RatioOf::token;
+  MeanOver mean = MeanOver::tokens;
+
+  bool is_used() const { return kind != LossKind::sft; }
+  bool has_pairs() const { return kind != LossKind::sft && kind != LossKind::policy; }
+  bool has_reference() const;
+};
+
+// What a loss knows of each target, besides its nll.
+enum class AnswerColumn { reference, sampled, advantage };
+// The columns that a loss reads, in the order of their rows in `values`.
+std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
+
+// How a step is normalized, times its loss scale.
+struct AnswerFactors {
+  float mean = 0;  // 1 / units, or 1 / tokens
+  float sft = 0;   // sft_weight / tokens of chosen answers
+};
+inline constexpr int64_t kAnswerFactors = sizeof(AnswerFactors) / sizeof(float);
+
+// The inputs of a loss beside the nll of N targets.
+struct AnswerInputs {
+  AnswerLoss loss{};
+  Tensor units{};    // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; of a
+                     // single answer the last two are equal
+  Tensor values{};   // (columns_of(loss), N) f32
+  Tensor factors{};  // AnswerFactors as f32
+};
+
+// Writes dnll of the units in rows [first, end): 0 where there is no target. Other rows are left as they are.
+struct AnswerLossBackward {
+  Tensor dnll;     // (N) f32
+  Tensor nll;      // (N) f32
+  Tensor targets;  // (N) i32; negative: none
+  AnswerInputs inputs;
+  int64_t first = 0, end = 0;  // of whole units; end 0: N
+};
+
+void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);
+
+double min_bytes(const AnswerLossBackward& a);
+double flops(const AnswerLossBackward& a);
+
+// What people watch, summed over units: the loss with its factors, and of pairs or answers the rest.
+struct AnswerSums {
+  double loss = 0, units = 0;
+  double chosen = 0, rejected = 0;                 // ln p of pairs
+  double chosen_reward = 0, rejected_reward = 0;   // beta times ln p less the reference's
+  double correct = 0;                              // pairs whose chosen answer has the higher reward
+  double tokens = 0, clipped = 0, divergence = 0;  // of the policy: targets, those that are clipped, and KL
+
+  static constexpr size_t kCount = 10;
+  std::span<double, kCount> values() { return std::span<double, kCount>(&loss, kCount); }
+  AnswerSums& operator+=(const AnswerSums& more);
+};
+static_assert(sizeof(AnswerSums) == AnswerSums::kCount * sizeof(double));
+
+// Of the units in rows [first, end), on the host.
+AnswerSums sums_of_answers(const AnswerLossBackward& a);
+
+namespace cuda {
+void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);  // with end set
+}  // namespace cuda
+
+}  // namespace flatshard
