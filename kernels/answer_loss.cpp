@@ -26,8 +26,6 @@ void check_arguments(const AnswerLossBackward& a) {
   const int64_t columns = std::ssize(columns_of(in.loss));
   check(in.values.size() == columns * N && (columns == 0 || in.values.dtype == DType::f32), kOp,
         ": values are ", in.values.dtype, ' ', in.values.shape, ", must be f32 (", columns, ", ", N, ")");
-  check(in.factors.dtype == DType::f32 && in.factors.size() == kAnswerFactors, kOp, ": factors are ",
-        in.factors.dtype, ' ', in.factors.shape, ", must be f32 with ", kAnswerFactors, " elements");
   check(a.first >= 0 && a.first <= a.end && a.end <= N, kOp, ": rows ", a.first, " to ", a.end,
         " are not among ", N);
 }
@@ -46,7 +44,10 @@ namespace {
 class Unit {
  public:
   Unit(const AnswerLossBackward& a, int64_t index)
-      : loss_(a.inputs.loss), nll_(a.nll.as<float>()), targets_(a.targets.as<int32_t>()) {
+      : loss_(a.inputs.loss),
+        factors_(a.inputs.factors),
+        nll_(a.nll.as<float>()),
+        targets_(a.targets.as<int32_t>()) {
     const int32_t* const rows = a.inputs.units.as<int32_t>() + 3 * index;
     begin_ = rows[0], second_ = rows[1], end_ = rows[2];
     const float* column = a.inputs.values.as<float>();
@@ -59,19 +60,19 @@ class Unit {
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
 
-  // dnll of every row, with these factors.
-  void write(float* dnll, const AnswerFactors& factors) const {
+  // dnll of every row.
+  void write(float* dnll) const {
     std::fill(dnll + begin_, dnll + end_, 0.0f);
     if (loss_.has_pairs()) {
       const answers::PairTerm<double> term = answers::of_pair(loss_, chosen(), rejected());
       each_target(begin_, second_, [&](int64_t t) {
-        dnll[t] = static_cast<float>(-term.chosen * factors.mean + factors.sft);
+        dnll[t] = static_cast<float>(-term.chosen * factors_.mean + factors_.sft);
       });
       each_target(second_, end_,
-                  [&](int64_t t) { dnll[t] = static_cast<float>(-term.rejected * factors.mean); });
+                  [&](int64_t t) { dnll[t] = static_cast<float>(-term.rejected * factors_.mean); });
       return;
     }
-    const double tokens = tokens_in(begin_, end_), mean = mean_of(tokens, factors);
+    const double tokens = tokens_in(begin_, end_), mean = mean_of(tokens);
     const std::optional<double> of_answer = answer_log_ratio(tokens);
     const double slopes =
         of_answer ? sum_of(begin_, end_, [&](int64_t t) { return ratio(t, of_answer).slope; }) : 0;
@@ -82,13 +83,13 @@ class Unit {
     });
   }
 
-  AnswerSums sums(const AnswerFactors& factors) const {
+  AnswerSums sums() const {
     AnswerSums s{.units = 1};
     if (loss_.has_pairs()) {
       const answers::Answer<double> c = chosen(), r = rejected();
       s.chosen = logprob_in(begin_, second_);
       s.rejected = logprob_in(second_, end_);
-      s.loss = answers::of_pair(loss_, c, r).loss * factors.mean - s.chosen * factors.sft;
+      s.loss = answers::of_pair(loss_, c, r).loss * factors_.mean - s.chosen * factors_.sft;
       const bool by_token = loss_.kind == LossKind::orpo;  // whose rewards are those of a mean token
       s.chosen_reward = loss_.beta * c.logprob / (by_token ? c.tokens : 1);
       s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);
@@ -97,7 +98,7 @@ class Unit {
       return s;
     }
     s.tokens = tokens_in(begin_, end_);
-    const double mean = mean_of(s.tokens, factors);
+    const double mean = mean_of(s.tokens);
     const std::optional<double> of_answer = answer_log_ratio(s.tokens);
     each_target(begin_, end_, [&](int64_t t) {
       const answers::RatioTerm<double> term = ratio(t, of_answer);
@@ -140,8 +141,8 @@ class Unit {
   answers::Answer<double> chosen() const { return answer(begin_, second_); }
   answers::Answer<double> rejected() const { return answer(second_, end_); }
 
-  double mean_of(double tokens, const AnswerFactors& factors) const {
-    return static_cast<double>(factors.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
+  double mean_of(double tokens) const {
+    return static_cast<double>(factors_.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
   }
   double log_ratio(int64_t t) const { return logprob(t) - column(AnswerColumn::sampled, t); }
   // Nothing if every token has its own.
@@ -159,6 +160,7 @@ class Unit {
   }
 
   const AnswerLoss& loss_;
+  AnswerFactors factors_;
   const float* nll_;
   const int32_t* targets_;
   int64_t begin_, second_, end_;
@@ -172,11 +174,6 @@ void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& 
     const Unit unit(a, i);
     if (unit.begin() >= a.first && unit.end() <= a.end) visit(unit);
   }
-}
-
-AnswerFactors factors_of(const AnswerLossBackward& a) {
-  const float* const factors = a.inputs.factors.as<float>();
-  return {.mean = factors[0], .sft = factors[1]};
 }
 
 }  // namespace
@@ -207,9 +204,8 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& arguments) {
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::answer_loss_backward(stream, a);
   stream.run("answer_loss_backward", [a] {
-    const AnswerFactors factors = cpu::factors_of(a);
     parallel_blocks(a.inputs.units.shape[0], 1, [&](int64_t begin, int64_t end) {
-      cpu::each_unit(a, begin, end, [&](const cpu::Unit& unit) { unit.write(a.dnll.as<float>(), factors); });
+      cpu::each_unit(a, begin, end, [&](const cpu::Unit& unit) { unit.write(a.dnll.as<float>()); });
     });
   });
 }
@@ -217,9 +213,8 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& arguments) {
 AnswerSums sums_of_answers(const AnswerLossBackward& arguments) {
   const AnswerLossBackward a = with_end(arguments);
   check_arguments(a);
-  const AnswerFactors factors = cpu::factors_of(a);
   AnswerSums all;
-  cpu::each_unit(a, 0, a.inputs.units.shape[0], [&](const cpu::Unit& unit) { all += unit.sums(factors); });
+  cpu::each_unit(a, 0, a.inputs.units.shape[0], [&](const cpu::Unit& unit) { all += unit.sums(); });
   return all;
 }
 

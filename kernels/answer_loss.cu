@@ -17,7 +17,7 @@ struct Columns {
   const int32_t* targets;
   const int32_t* units;
   const float *reference, *sampled, *advantage;  // null: none
-  const float* factors;
+  AnswerFactors factors;
   int64_t first, end;
 };
 
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, AnswerLoss l
   const answers::PairTerm<float> term =
       answers::of_pair<float>(loss, {chosen.logprob - chosen.reference, chosen.tokens},
                               {rejected.logprob - rejected.reference, rejected.tokens});
-  const float mean = c.factors[0], sft = c.factors[1];
+  const float mean = c.factors.mean, sft = c.factors.sft;
   write_rows(c, begin, second, [&](int64_t) { return -term.chosen * mean + sft; });
   write_rows(c, second, end, [&](int64_t) { return -term.rejected * mean; });
 }
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss 
   if (begin < c.first || end > c.end) return;
   const Sums sums = sums_of(c, begin, end);
   const bool whole = loss.ratio == RatioOf::answer;
-  const float mean = c.factors[0] / (loss.mean == MeanOver::answers ? sums.tokens : 1.0f);
+  const float mean = c.factors.mean / (loss.mean == MeanOver::answers ? sums.tokens : 1.0f);
   const auto slope_of_ratio = [&](int64_t t) {
     const float log_ratio = whole ? sums.log_ratio / sums.tokens : -c.nll[t] - c.sampled[t];
     return answers::clipped_ratio(log_ratio, c.advantage[t], static_cast<float>(loss.clip_low),
@@ -96,7 +96,7 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
             .reference = nullptr,
             .sampled = nullptr,
             .advantage = nullptr,
-            .factors = a.inputs.factors.as<float>(),
+            .factors = a.inputs.factors,
             .first = a.first,
             .end = a.end};
   const float* column = a.inputs.values.as<float>();

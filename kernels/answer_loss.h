@@ -52,15 +52,14 @@ struct AnswerFactors {
   float mean = 0;  // 1 / units, or 1 / tokens
   float sft = 0;   // sft_weight / tokens of chosen answers
 };
-inline constexpr int64_t kAnswerFactors = sizeof(AnswerFactors) / sizeof(float);
 
 // The inputs of a loss beside the nll of N targets.
 struct AnswerInputs {
   AnswerLoss loss{};
-  Tensor units{};    // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; of a
-                     // single answer the last two are equal
-  Tensor values{};   // (columns_of(loss), N) f32
-  Tensor factors{};  // AnswerFactors as f32
+  AnswerFactors factors{};
+  Tensor units{};   // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; of a
+                    // single answer the last two are equal
+  Tensor values{};  // (columns_of(loss), N) f32
 };
 
 // Writes dnll of the units in rows [first, end): 0 where there is no target. Other rows are left as they are.

@@ -85,11 +85,15 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
         a.dx.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
   check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape), "head_loss_backward: dw is ",
         a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w, or empty");
+  check(!a.weigh || (a.gradient_weights.dtype == DType::f32 && a.gradient_weights.size() == a.x.rows()),
+        "head_loss_backward: gradient_weights are ", a.gradient_weights.dtype, ' ', a.gradient_weights.shape,
+        ", must be f32 with one element for each of ", a.x.rows(), " tokens");
   if (a.x.empty()) return;
   const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a);
   const ArenaScope scope(scratch);
   const Tensor logits = scratch.alloc(DType::f32, {chunk, V});
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, V});
+  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // nobody's
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
@@ -98,13 +102,24 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true, .tf32 = a.tf32});
     if (a.add_to_logits) a.add_to_logits(work);
     if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
-    cross_entropy_backward(stream, {.dlogits = chunk_dlogits,
-                                    .loss = tokens_of(a.loss, begin, end),
-                                    .logits = chunk_logits,
-                                    .targets = tokens_of(a.targets, begin, end),
-                                    .target_weights = tokens_of(a.target_weights, begin, end),
-                                    .valid_vocab = a.valid_vocab,
-                                    .softcap = a.softcap});
+    const Tensor loss = tokens_of(a.loss, begin, end), targets = tokens_of(a.targets, begin, end),
+                 weights = tokens_of(a.target_weights, begin, end);
+    if (a.weigh) {
+      cross_entropy_forward(stream, {.loss = loss,
+                                     .logits = chunk_logits,
+                                     .targets = targets,
+                                     .target_weights = weights,
+                                     .valid_vocab = a.valid_vocab});
+      a.weigh(work);
+    }
+    cross_entropy_backward(stream,
+                           {.dlogits = chunk_dlogits,
+                            .loss = a.weigh ? weighted_losses.slice(0, end - begin) : loss,
+                            .logits = chunk_logits,
+                            .targets = targets,
+                            .target_weights = a.weigh ? tokens_of(a.gradient_weights, begin, end) : weights,
+                            .valid_vocab = a.valid_vocab,
+                            .softcap = a.softcap});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,

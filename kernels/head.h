@@ -6,6 +6,9 @@
 // is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
 // of cross_entropy.h.
 //
+// A loss may also depend on all tokens of an answer (answer_loss.h). Then `weigh` says, from the losses of a
+// chunk, how their gradients are weighted; the chunk has all tokens of its answers.
+//
 // A chunk of n tokens needs n V logits of scratch, and reads and writes all of dw. The bits of the result
 // depend on the chunk size: dw is summed chunk by chunk, and a matrix product with fewer rows may sum in
 // another order.
@@ -56,6 +59,8 @@ struct HeadLossBackward {
   bool accumulate = true;       // false: dw is written
   HeadWork add_to_logits{};     // called after the product of a chunk, before the soft cap
   HeadWork add_to_gradients{};  // called when dlogits and dx of a chunk are complete
+  HeadWork weigh{};             // called when the losses of a chunk are complete: writes its gradient_weights
+  Tensor gradient_weights{};    // (N) f32, with weigh: in the place of target_weights, which weigh the losses
 };
 
 // The default chunk: with this many rows the products of a GPU are limited by arithmetic, not by dw.

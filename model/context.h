@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "kernels/answer_loss.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -50,12 +51,14 @@ struct Context {
   Stream& stream;
   Arena& scratch;
   Arena& saved;
-  Tensor tokens;              // (N) i32
-  Tensor positions;           // (N) i32; with M-RoPE (3, N): time, row and column
-  Tensor boundaries;          // (documents + 1) i32
-  Tensor targets;             // (N) i32
-  Tensor target_weights;      // (N) f32, the factor of each token's loss
-  Tensor losses;              // (N) f32, written by the last layer
+  Tensor tokens;          // (N) i32
+  Tensor positions;       // (N) i32; with M-RoPE (3, N): time, row and column
+  Tensor boundaries;      // (documents + 1) i32
+  Tensor targets;         // (N) i32
+  Tensor target_weights;  // (N) f32, the factor of each token's loss
+  Tensor losses;          // (N) f32, written by the last layer
+  // A loss of whole answers, which decides on the weights of gradients; target_weights are then 1.
+  std::optional<AnswerInputs> answers{};
   ImageInputs images{};       // of models that read images
   DType dtype = DType::bf16;  // of activations
   bool tf32 = false;          // of matrix products (kernels/gemm.h)

@@ -249,6 +249,7 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
                          const Tensor& x) {
   const ArenaScope saved(c.saved), scratch(c.scratch);
   const Tensor h = c.saved.alloc(c.dtype, x.shape), dh = c.scratch.alloc(c.dtype, x.shape);
+  const Tensor weights = c.answers ? c.scratch.alloc(DType::f32, {x.shape[0]}) : Tensor{};
   normalize(c, p, h, x);
   head_loss_backward(c.stream, c.scratch,
                      {.dx = dh,
@@ -263,7 +264,9 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .softcap = softcap_,
                       .accumulate = g.accumulates(w_),
                       .add_to_logits = add_to_logits(c, p),
-                      .add_to_gradients = add_to_gradients(c, p, g)});
+                      .add_to_gradients = add_to_gradients(c, p, g),
+                      .weigh = weigh(c, weights),
+                      .gradient_weights = weights});
   if (logit_factor_ != 1) scale(c.stream, {.y = dh, .x = dh, .factor = logit_factor_});
   norm_.backward(c, p, g, dx, dh, x, false);
 }
@@ -280,6 +283,18 @@ HeadWork HeadLayer::add_to_gradients(Context& c, const ParamView& p, const GradV
   if (adapters_.empty()) return {};
   return [this, &c, p, g](const HeadChunk& chunk) {
     adapters_.backward(c, p, g, chunk.dx, chunk.dlogits, chunk.x, chunk.first);
+  };
+}
+
+HeadWork HeadLayer::weigh(Context& c, const Tensor& gradient_weights) {
+  if (!c.answers) return {};
+  return [&c, gradient_weights](const HeadChunk& chunk) {
+    answer_loss_backward(c.stream, {.dnll = gradient_weights,
+                                    .nll = c.losses,
+                                    .targets = c.targets,
+                                    .inputs = *c.answers,
+                                    .first = chunk.first,
+                                    .end = chunk.first + chunk.x.shape[0]});
   };
 }
 

@@ -108,6 +108,7 @@ class HeadLayer : public TextLayer {
  private:
   HeadWork add_to_logits(Context& c, const ParamView& p);
   HeadWork add_to_gradients(Context& c, const ParamView& p, const GradView& g) const;
+  static HeadWork weigh(Context& c, const Tensor& gradient_weights);
 
   void normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x);
 

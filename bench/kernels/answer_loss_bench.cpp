@@ -15,6 +15,8 @@ struct Sizes {
   AnswerLoss loss;
 };
 
+constexpr float kFactor = 0.75f;
+
 bool is_target(int64_t row) { return row % 7 != 3; }
 // Multiples of 0.05, so that no ratio of tokens is within a numeric derivative of where it is clipped.
 double nll_of(double unit) { return 0.1 + 0.05 * std::floor(40 * unit); }
@@ -29,7 +31,6 @@ double log_sigmoid(double x) { return -std::log(1 + std::exp(-x)); }
 
 double loss_of_pair(const Values& v, const Sizes& s, int64_t unit) {
   const double beta = s.loss.beta;
-  const auto& factors = v.at("factors");
   double logp[2] = {}, reference[2] = {}, tokens[2] = {};
   for (int64_t t = unit * s.rows; t < (unit + 1) * s.rows; ++t) {
     const int side = t < second_of(s, unit) ? 0 : 1;
@@ -48,7 +49,7 @@ double loss_of_pair(const Values& v, const Sizes& s, int64_t unit) {
     const double p = std::exp(c / tokens[0]), q = std::exp(r / tokens[1]);
     loss = -beta * log_sigmoid(std::log(p / (1 - p)) - std::log(q / (1 - q)));
   }
-  return factors[0] * loss - factors[1] * logp[0];
+  return kFactor * loss - s.loss.sft_weight * logp[0];
 }
 
 double loss_of_rollout(const Values& v, const Sizes& s, int64_t unit) {
@@ -69,7 +70,7 @@ double loss_of_rollout(const Values& v, const Sizes& s, int64_t unit) {
     const double d = value(2, t) + v.at("nll")[t];
     loss += s.loss.kl_weight * (std::exp(d) - d - 1);
   }
-  return v.at("factors")[0] * loss / (s.loss.mean == MeanOver::answers ? tokens : 1);
+  return kFactor * loss / (s.loss.mean == MeanOver::answers ? tokens : 1);
 }
 
 std::string name_of(const Sizes& s) {
@@ -87,9 +88,9 @@ AnswerLossBackward arguments(const Tensors& t, const Sizes& s) {
           .nll = t["nll"],
           .targets = t["targets"],
           .inputs = {.loss = s.loss,
+                     .factors = {kFactor, static_cast<float>(s.loss.sft_weight)},
                      .units = t["units"],
-                     .values = t.has("values") ? t["values"] : Tensor{},
-                     .factors = t["factors"]}};
+                     .values = t.has("values") ? t["values"] : Tensor{}}};
 }
 
 Case backward_case(const Sizes& s) {
@@ -114,11 +115,6 @@ Case backward_case(const Sizes& s) {
                                              : i % 3 == 1 ? second_of(s, unit)
                                                           : (unit + 1) * s.rows);
                 }},
-               {"factors",
-                DType::f32,
-                {kAnswerFactors},
-                Role::constant,
-                [=](int64_t i, double) { return i == 0 ? 0.75 : s.loss.sft_weight; }},
                {"dloss", DType::f32, {1}, Role::constant, [](int64_t, double) { return 1.0; }},
                {"dnll", DType::f32, {N}, Role::output}},
       .run = [=](Stream& stream, Arena&, const Tensors& t) { answer_loss_backward(stream, arguments(t, s)); },

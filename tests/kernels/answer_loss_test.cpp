@@ -15,7 +15,7 @@ struct Pairs {
   StreamGroup streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   float nll[9] = {1, 0, 2, 0, 0.5f, 0.25f, 0, 3, 0}, reference[9] = {-1, 0, -2, 0, -1, -1, 0, -1, 0};
-  float dnll[9] = {7, 7, 7, 7, 7, 7, 7, 7, 7}, factors[2] = {0.5f, 0};
+  float dnll[9] = {7, 7, 7, 7, 7, 7, 7, 7, 7}, sft = 0;
   int32_t targets[9] = {4, -100, 5, -100, 6, 7, -100, 8, -100}, units[6] = {0, 2, 4, 4, 7, 9};
 
   AnswerLossBackward arguments(const AnswerLoss& loss) {
@@ -23,9 +23,9 @@ struct Pairs {
             .nll = tensor_of(nll, {9}),
             .targets = tensor_of(targets, {9}),
             .inputs = {.loss = loss,
+                       .factors = {.mean = 0.5f, .sft = sft},
                        .units = tensor_of(units, {2, 3}),
-                       .values = loss.has_reference() ? tensor_of(reference, {1, 9}) : Tensor{},
-                       .factors = tensor_of(factors, {2})}};
+                       .values = loss.has_reference() ? tensor_of(reference, {1, 9}) : Tensor{}}};
   }
 };
 
@@ -78,7 +78,7 @@ TEST_CASE("a weight of the chosen answers' loss adds to their gradient alone") {
   pairs.stream.sync();
   const std::vector<float> without(pairs.dnll, pairs.dnll + 9);
   const double loss = sums_of_answers(pairs.arguments(dpo())).loss;
-  pairs.factors[1] = 0.25f;
+  pairs.sft = 0.25f;
   answer_loss_backward(pairs.stream, pairs.arguments(dpo()));
   pairs.stream.sync();
   CHECK(pairs.dnll[0] == doctest::Approx(without[0] + 0.25));
