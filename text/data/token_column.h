@@ -1,0 +1,38 @@
+#pragma once
+// A column: a file of one number for each token of a token file, such as its log-probability. Little-endian:
+//   0   8 bytes  "FLATCOL1"
+//   8   u64      number of tokens n
+//   16  u64      bytes of the identity
+//   24  text     the identity: of what the numbers belong to, then zero bytes up to a multiple of 8
+//   ..  values   n values of f32
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/input_file.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+
+class TokenColumn {
+ public:
+  // An Error unless it has so many values and was written with this identity.
+  TokenColumn(const std::string& path, int64_t tokens, const std::string& identity);
+
+  const std::string& path() const { return file_.path(); }
+  // Reads the values of the tokens from `begin` on.
+  void read(int64_t begin, std::span<float> values) const;
+
+ private:
+  InputFile file_;
+  int64_t values_at_ = 0;
+};
+
+// Writes all bytes under a temporary name, until finish() of the file.
+std::unique_ptr<NewFile> complete_token_column(const std::string& path, const std::string& identity,
+                                               std::span<const float> values);
+void write_token_column(const std::string& path, const std::string& identity, std::span<const float> values);
+
+}  // namespace flatshard
