@@ -48,7 +48,24 @@ ImageSizes most_images(const ImageRules& rules, const DataOptions& options) {
           .rows = options.lane_sequences * frames * tokens_of_frame(rules)};
 }
 
+int64_t most_units(const DataOptions& options) {
+  return options.lane_sequences * options.seq_len / (2 * options.packing.unit);
+}
+
 namespace {
+
+// Writes the values of a unit's targets into the rows of a lane.
+void write_values(const TokenColumn& column, const LaneUnit& unit, const int32_t* targets, float* values) {
+  std::vector<float> of_tokens(static_cast<size_t>(unit.piece.length));
+  column.read(unit.piece.begin, of_tokens);
+  for (int64_t t = unit.begin; t < unit.end; ++t) {
+    if (targets[t] == kIgnoredTarget) continue;
+    const int64_t target = t + 1 - unit.begin;
+    values[t] = of_tokens[static_cast<size_t>(target)];
+    check(!std::isnan(values[t]), column.path(), ": has no value for token ", unit.piece.begin + target,
+          ": remove it, and it is made again");
+  }
+}
 
 // The ends of an image's frames among the patches, behind the last end of the images before it.
 void write_frames(const LaneImage& image, int32_t* last_end, int64_t patches) {
@@ -170,6 +187,25 @@ std::vector<int64_t> Data::target_counts(int64_t step) const {
   return counts;
 }
 
+std::vector<AnswerCounts> Data::answer_counts(int64_t step) const {
+  std::vector<AnswerCounts> counts(sources_.size());
+  for (int64_t index = 0; index < options_.total_sequences; ++index) {
+    const Place at = place(step, index);
+    const AnswerCounts found = at.source->sequences.answers_in(at.sequence);
+    AnswerCounts& sum = counts[static_cast<size_t>(at.source - sources_.data())];
+    sum.units += found.units;
+    sum.tokens += found.tokens;
+    sum.chosen_tokens += found.chosen_tokens;
+  }
+  return counts;
+}
+
+void Data::set_columns(std::vector<std::vector<const TokenColumn*>> of_source) {
+  check(of_source.size() == sources_.size(), "columns of ", of_source.size(), " sources for ",
+        sources_.size());
+  for (size_t i = 0; i < sources_.size(); ++i) sources_[i].columns = std::move(of_source[i]);
+}
+
 int64_t Data::target_count(int64_t step) const {
   const std::vector<int64_t> counts = target_counts(step);
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -186,6 +222,34 @@ Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {
   Batch batch = space;
   batch.boundaries = space.boundaries.slice(0, boundaries);
   if (!space.images.patches.empty()) batch.images = read_images(step, lane, space);
+  if (!space.answers.units.empty()) batch.answers = read_answers(step, lane, space);
+  return batch;
+}
+
+AnswerBatch Data::read_answers(int64_t step, int64_t lane, const Batch& space) const {
+  AnswerBatch batch = space.answers;
+  const int32_t* const targets = space.targets.as<int32_t>();
+  float* const values = batch.values.empty() ? nullptr : batch.values.as<float>();
+  std::fill_n(values, batch.values.size(), 0.0f);
+  int32_t* rows = batch.units.as<int32_t>();
+  int64_t count = 0;
+  std::vector<LaneUnit> units;
+  for (int64_t row = 0; row < options_.lane_sequences; ++row) {
+    const Place at = place(step, lane * options_.lane_sequences + row);
+    units.clear();
+    at.source->sequences.append_units(at.sequence, row, units);
+    const std::vector<const TokenColumn*>& columns = at.source->columns;
+    check(units.empty() || std::ssize(columns) * space.targets.size() == batch.values.size(), "a batch has ",
+          batch.values.size(), " values for ", columns.size(), " columns");
+    count += std::ssize(units);
+    check(count <= batch.units.shape[0], "the answers of a lane are more than planned");
+    for (const LaneUnit& unit : units) {
+      for (const int64_t at_row : {unit.begin, unit.second, unit.end}) *rows++ = static_cast<int32_t>(at_row);
+      for (size_t k = 0; k < columns.size(); ++k)
+        write_values(*columns[k], unit, targets, values + static_cast<int64_t>(k) * space.targets.size());
+    }
+  }
+  batch.units = batch.units.slice(0, count);
   return batch;
 }
 

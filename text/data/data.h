@@ -17,6 +17,7 @@
 
 #include "text/data/mixture.h"
 #include "text/data/sequences.h"
+#include "text/data/token_column.h"
 
 namespace flatshard {
 
@@ -46,6 +47,9 @@ struct DataOptions {
 // The most that the images of a lane have, or are planned to have: its sequences are packed into so many
 // places.
 ImageSizes most_images(const ImageRules& rules, const DataOptions& options);
+
+// The most units of answers of a lane: each of their documents has a token and a target.
+int64_t most_units(const DataOptions& options);
 
 // Where the batch of a step begins: at a sequence, by its index in the order of an epoch.
 struct DataPosition {
@@ -77,16 +81,21 @@ class Data {
   bool ends_epoch(int64_t step) const { return position(step).sequence == 0; }
   // The steps after which so many epochs are complete, but at least those before the start.
   double steps_until(double epochs) const;
+  // The columns of each source, in the order of AnswerBatch::values. They must outlive it.
+  void set_columns(std::vector<std::vector<const TokenColumn*>> of_source);
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
   // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
   // sequence (one per token unless sequences are wrapped) plus one; the result is cut to those in use. So are
   // its images: `space` has most_images(), or no tensors where a model reads no images. Then begins to load
-  // the images of the same lane in the next step.
+  // the images of the same lane in the next step. With space for units of answers, most_units() of them,
+  // reads these and their columns; the result is cut to the units in use.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The number of targets in all lanes of a step, without ignored ones; and of the sequences of each source.
   int64_t target_count(int64_t step) const;
   std::vector<int64_t> target_counts(int64_t step) const;
+  // The answers in all lanes of a step, by source.
+  std::vector<AnswerCounts> answer_counts(int64_t step) const;
   // The source of the sequence at this index in a step; nothing past the end of the epoch.
   std::optional<size_t> source_of(int64_t step, int64_t index) const;
 
@@ -99,6 +108,7 @@ class Data {
     Sequences sequences;
     std::string shuffle;  // the name of the random numbers that shuffle it
     int64_t offset = 0;   // of its count of sequences before the one that the mixture counts
+    std::vector<const TokenColumn*> columns{};
   };
   // A sequence of a source; -1 past the end of the epoch.
   struct Place {
@@ -109,6 +119,7 @@ class Data {
   Place place(int64_t step, int64_t index) const;
   std::vector<LaneImage> images_of(int64_t step, int64_t lane) const;
   ImageBatch read_images(int64_t step, int64_t lane, const Batch& space) const;
+  AnswerBatch read_answers(int64_t step, int64_t lane, const Batch& space) const;
   // The steps from `sequence` to the end of the epoch.
   int64_t steps_left(int64_t sequence) const;
 

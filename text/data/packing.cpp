@@ -54,6 +54,10 @@ std::optional<int64_t> patches_in(std::span<const ImageExtent> images, Piece pie
   return patches;
 }
 
+int64_t max_patches_of(const TokenFile& file, const PackingOptions& options) {
+  return file.has_images() ? patches_of_sequence(options, file.image_input().rules) : 0;
+}
+
 // The sequences that have room, by their free places for tokens and for patches.
 class Rooms {
  public:
@@ -86,8 +90,44 @@ class Rooms {
 }  // namespace
 
 PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len) {
+  if (options.answers)
+    add_units(file, options.unit, seq_len);
+  else
+    add_documents(file, options, seq_len);
+  if (options.packing != Packing::none) {
+    fit_best(seq_len, max_patches_of(file, options));
+    return;
+  }
+  for (size_t i = 0; i <= pieces_.size(); ++i) begins_.push_back(i);
+}
+
+void PackedSequences::add_units(const TokenFile& file, int64_t unit, int64_t seq_len) {
+  int64_t first = 0, documents = 0;
+  bool is_trained = true;
+  file.each_document([&](int64_t begin, int64_t length) {
+    if (documents == 0) {
+      first = begin;
+      is_trained = true;
+    }
+    is_trained = is_trained && length > 0 &&
+                 (length > seq_len || count_targets(file, {begin, static_cast<int32_t>(length)}) > 0);
+    if (++documents < unit) return;
+    documents = 0;
+    const int64_t whole = begin + length - first;
+    if (!is_trained) {
+      ++losses_.untrained;
+    } else if (whole > seq_len) {
+      ++losses_.long_units;
+    } else {
+      pieces_.push_back({first, static_cast<int32_t>(whole)});
+      used_tokens_ += whole;
+    }
+  });
+}
+
+void PackedSequences::add_documents(const TokenFile& file, const PackingOptions& options, int64_t seq_len) {
   ImagesOfDocuments images(file);
-  const int64_t max_patches = file.has_images() ? patches_of_sequence(options, file.image_input().rules) : 0;
+  const int64_t max_patches = max_patches_of(file, options);
   file.each_document([&](int64_t begin, int64_t length) {
     if (length == 0) {
       ++losses_.empty;
@@ -110,11 +150,6 @@ PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& op
     losses_.truncated_tokens += excess;
     add(file, piece, *patches);
   });
-  if (options.packing != Packing::none) {
-    fit_best(seq_len, max_patches);
-    return;
-  }
-  for (size_t i = 0; i <= pieces_.size(); ++i) begins_.push_back(i);
 }
 
 void PackedSequences::add(const TokenFile& file, Piece piece, int64_t patches) {

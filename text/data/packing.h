@@ -9,6 +9,10 @@
 //   none            one document in each sequence, cut to seq_len
 // With the last three, documents without a token to train on are dropped, and sequences are padded.
 //
+// Answers that losses compare come in units: the documents of a pair, or a rollout. A unit is in one sequence
+// and never cut, so answers have only best_fit and none, which drop units longer than seq_len, and units with
+// a document without a token to train on.
+//
 // Images are never cut. Files with images have only best_fit and none, whose sequences have max_patches
 // places for patches, too; a document is dropped if it has more, or if cutting it would take away tokens of
 // an image.
@@ -40,12 +44,14 @@ struct PackingOptions {
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
   int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
+  bool answers = false;     // documents are answers that losses compare
+  int64_t unit = 1;         // consecutive documents of a unit of answers: 2 of pairs
 };
 
 // The places for patches of a sequence.
 int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rules);
 
-// Tokens of the file that belong together.
+// Tokens of the file that belong together; of answers a unit.
 struct Piece {
   int64_t begin = 0;
   int32_t length = 0;
@@ -67,16 +73,19 @@ class PackedSequences {
   // Documents and tokens that packing dropped.
   struct Losses {
     int64_t empty = 0;             // documents without tokens
-    int64_t untrained = 0;         // documents dropped because none of their tokens is a target
+    int64_t untrained = 0;         // documents, or units, dropped because of a document without targets
     int64_t truncated = 0;         // documents that lost tokens
     int64_t truncated_tokens = 0;  // the tokens they lost
     int64_t images = 0;            // documents dropped because their images do not fit
+    int64_t long_units = 0;        // units of answers dropped because they are longer than seq_len
   };
   const Losses& losses() const { return losses_; }
   int64_t used_tokens() const { return used_tokens_; }
   int64_t used_patches() const { return used_patches_; }
 
  private:
+  void add_documents(const TokenFile& file, const PackingOptions& options, int64_t seq_len);
+  void add_units(const TokenFile& file, int64_t unit, int64_t seq_len);
   void add(const TokenFile& file, Piece piece, int64_t patches);
   void sort_by_size(int64_t seq_len, int64_t max_patches);
   void fit_best(int64_t seq_len, int64_t max_patches);

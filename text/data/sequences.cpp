@@ -11,6 +11,7 @@ Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64
   check(!file.has_images() || packing.packing == Packing::best_fit || packing.packing == Packing::none,
         file.path(), ": has images, which data.packing = \"", packing.packing,
         "\" could cut: set data.packing = \"best_fit\" or \"none\"");
+  if (packing.answers) check_answers();
   if (packing.packing == Packing::wrapped || packing.packing == Packing::documents) {
     count_ = (file.size() - 1) / seq_len;
     check(count_ > 0, file.path(), ": has ", file.size(), " tokens",
@@ -19,12 +20,24 @@ Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64
   } else {
     packed_.emplace(file, packing, seq_len);
     count_ = packed_->count();
+    check(count_ > 0 || !packing.answers, file.path(), ": none of its ", file.document_count() / packing.unit,
+          packing.unit > 1 ? " pairs" : " rollouts", " fits data.seq_len = ", seq_len,
+          " with tokens to train on: set a larger data.seq_len");
     check(count_ > 0, file.path(), ": none of its ", file.document_count(),
           " documents has a token to train on within data.seq_len = ", seq_len,
           file.has_images() ? str(", or images that fit it and data.max_patches = ",
                                   patches_of_sequence(packing, file.image_input().rules))
                             : "");
   }
+}
+
+void Sequences::check_answers() const {
+  check(packing_.packing == Packing::best_fit || packing_.packing == Packing::none, file_.path(),
+        ": has answers to compare, which data.packing = \"", packing_.packing,
+        "\" could cut: set data.packing = \"best_fit\" or \"none\"");
+  check(!file_.has_images(), file_.path(), ": has images, which answers to compare cannot have");
+  check(file_.document_count() % packing_.unit == 0, file_.path(), ": has ", file_.document_count(),
+        " documents, which are not pairs: make it with prepare --records pairs");
 }
 
 std::vector<int64_t> Sequences::ends_in(int64_t sequence) const {
@@ -41,7 +54,8 @@ int64_t Sequences::targets_in(int64_t sequence) const {
   if (sequence < 0) return 0;
   int64_t count = 0;
   if (packed_) {
-    for (const Piece piece : packed_->pieces(sequence)) count += count_targets(file_, piece);
+    for (const Piece piece : packed_->pieces(sequence))
+      for (const Piece document : documents_of(piece)) count += count_targets(file_, document);
     return count;
   }
   const int64_t S = seq_len_;
@@ -49,6 +63,43 @@ int64_t Sequences::targets_in(int64_t sequence) const {
   file_.read_mask(sequence * S, trained);
   for (const int64_t end : ends_in(sequence)) trained[static_cast<size_t>(end)] = 0;
   return std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+}
+
+std::vector<Piece> Sequences::documents_of(Piece piece) const {
+  if (packing_.unit == 1) return {piece};
+  std::vector<Piece> documents;
+  int64_t begin = piece.begin;
+  const auto end_at = [&](int64_t end) {
+    documents.push_back({begin, static_cast<int32_t>(end - begin)});
+    begin = end;
+  };
+  for (const uint64_t start : file_.starts_in(begin + 1, begin + piece.length))
+    end_at(static_cast<int64_t>(start));
+  end_at(piece.begin + piece.length);
+  return documents;
+}
+
+AnswerCounts Sequences::answers_in(int64_t sequence) const {
+  AnswerCounts counts;
+  if (sequence < 0) return counts;
+  for (const Piece piece : packed_->pieces(sequence)) {
+    const std::vector<Piece> documents = documents_of(piece);
+    ++counts.units;
+    counts.chosen_tokens += count_targets(file_, documents.front());
+    for (const Piece document : documents) counts.tokens += count_targets(file_, document);
+  }
+  return counts;
+}
+
+void Sequences::append_units(int64_t sequence, int64_t row, std::vector<LaneUnit>& units) const {
+  if (sequence < 0) return;
+  int64_t t = row * seq_len_ + first_place(sequence);
+  for (const Piece piece : packed_->pieces(sequence)) {
+    const int64_t end = t + piece.length;
+    units.push_back(
+        {.piece = piece, .begin = t, .second = t + documents_of(piece).front().length, .end = end});
+    t = end;
+  }
 }
 
 void Sequences::read_piece(Piece piece, int32_t* tokens, int32_t* targets) const {
@@ -102,9 +153,11 @@ int64_t Sequences::read(int64_t sequence, int64_t row, const Batch& space, int64
   if (sequence >= 0 && packed_) {
     int64_t t = first_place(sequence);
     for (const Piece piece : packed_->pieces(sequence)) {
-      if (t > 0) add_boundary(t);
-      read_piece(piece, tokens + t, targets + t);
-      t += piece.length;
+      for (const Piece document : documents_of(piece)) {
+        if (t > 0) add_boundary(t);
+        read_piece(document, tokens + t, targets + t);
+        t += document.length;
+      }
     }
     if (t < S) add_boundary(t);
   } else if (sequence >= 0) {

@@ -25,11 +25,19 @@ struct ImageBatch {
   Tensor rows;             // (R) i32, ascending: the tokens of the lane that rows of the connector replace
 };
 
+// The answers of a lane that losses compare (kernels/answer_loss.h).
+struct AnswerBatch {
+  Tensor units;   // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; of one
+                  // answer the second is the end
+  Tensor values;  // (K, N) f32: K columns; the value of a row is that of its target, 0 without one
+};
+
 // The tensors of one lane on the host; N = sequences of the lane * seq_len.
 struct Batch {
   Tensor tokens, positions, targets;  // (N) i32; positions (3, N) if they are those of time, row and column
   Tensor boundaries;                  // (n + 1) i32: where sequences, or documents, begin; first 0, last N
   ImageBatch images{};
+  AnswerBatch answers{};
 };
 
 // The sizes of an ImageBatch, or of space for one.
@@ -37,6 +45,18 @@ struct ImageSizes {
   int64_t patches = 0, width = 0, axes = 0;  // P, W, A
   int64_t frames = 0, rows = 0;              // F, R
   bool operator==(const ImageSizes&) const = default;
+};
+
+// A unit of answers of a lane: its tokens in the file, and the rows of the lane.
+struct LaneUnit {
+  Piece piece;
+  int64_t begin = 0, second = 0, end = 0;
+};
+
+struct AnswerCounts {
+  int64_t units = 0;
+  int64_t tokens = 0;         // targets of all answers
+  int64_t chosen_tokens = 0;  // of the first answer of each unit
 };
 
 class Sequences {
@@ -53,12 +73,18 @@ class Sequences {
   int64_t read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
   // Appends the images of a sequence in this row of a lane.
   void append_images(int64_t sequence, int64_t row, std::vector<LaneImage>& images) const;
+  // Appends the units of answers of a sequence in this row of a lane.
+  void append_units(int64_t sequence, int64_t row, std::vector<LaneUnit>& units) const;
+  AnswerCounts answers_in(int64_t sequence) const;
   // Null unless sequences are packed by documents.
   const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
 
  private:
+  void check_answers() const;
   void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
   void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
+  // The documents of a piece: those of its unit, or itself.
+  std::vector<Piece> documents_of(Piece piece) const;
   // Where the first piece of a packed sequence begins in its row.
   int64_t first_place(int64_t sequence) const;
   // Where documents end within a window, as the positions of their successors: in 1 to seq_len.

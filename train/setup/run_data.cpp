@@ -40,6 +40,12 @@ std::vector<std::string> names_of(const std::vector<NamedFile>& files) {
   return names;
 }
 
+// What packing keeps together: a document, or a unit of answers.
+const char* noun_of(const PackingOptions& packing) {
+  if (!packing.answers) return "document";
+  return packing.unit > 1 ? "pair" : "rollout";
+}
+
 std::deque<TokenFile> opened(const std::vector<NamedFile>& files, int64_t most_documents) {
   std::deque<TokenFile> all;
   for (const NamedFile& file : files) all.emplace_back(file.path, most_documents);
@@ -132,7 +138,8 @@ std::string tokenizer_folder(const Config& config) {
 
 RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)
     : names(names_of(named_files(paths))),
-      files(opened(named_files(paths), setup.config.data.max_samples)),
+      files(opened(named_files(paths),
+                   setup.config.data.max_samples * data_options(setup, evaluation).packing.unit)),
       data(pointers_to(files), evaluation ? std::vector<double>{} : setup.config.data.weights,
            data_options(setup, evaluation)),
       seq_len(setup.seq_len()),
@@ -183,7 +190,7 @@ std::string RunData::describe_file(size_t i) const {
       str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
           " documents, ", with_commas(sequences.count()), " sequences");
   if (file.left_out() > 0)
-    text += str("; data.max_samples leaves out ", counted(file.left_out(), "document"));
+    text += str("; data.max_samples leaves out ", counted(file.left_out() / packing.unit, noun_of(packing)));
   if (const PackedSequences* const packed = sequences.packed()) {
     const auto places = static_cast<double>(sequences.count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
@@ -200,7 +207,8 @@ std::string RunData::describe_file(size_t i) const {
       if (count > 0) text += str(", ", counted(count, what), loss);
     };
     add(losses.empty, "empty document", " dropped");
-    add(losses.untrained, "document", " without trained tokens dropped");
+    add(losses.untrained, noun_of(packing), " without trained tokens dropped");
+    add(losses.long_units, noun_of(packing), " longer than data.seq_len dropped");
     add(losses.images, "document", " dropped whose images do not fit data.seq_len and data.max_patches");
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");

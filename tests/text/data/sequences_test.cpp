@@ -1,0 +1,184 @@
+#include "text/data/sequences.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "tests/test.h"
+#include "text/data/data.h"
+
+using namespace flatshard;
+
+namespace {
+
+using Ints = std::vector<int32_t>;
+using Floats = std::vector<float>;
+constexpr const char *kPath = "sequences_test.tok", *kColumn = "sequences_test.column";
+
+struct Document {
+  int length, trained;  // the last tokens are trained
+};
+
+// Documents of tokens 1, 2, 3, ... and a column of the tokens divided by ten.
+struct TempAnswers {
+  explicit TempAnswers(const std::vector<Document>& documents) {
+    TokenWriter writer(kPath, 100);
+    for (const Document& d : documents) {
+      Ints tokens;
+      std::vector<uint8_t> trained;
+      for (int i = 0; i < d.length; ++i) {
+        values.push_back(static_cast<float>(values.size() + 1) / 10);
+        tokens.push_back(static_cast<int32_t>(values.size()));
+        trained.push_back(i >= d.length - d.trained);
+      }
+      writer.add_document(tokens, trained);
+    }
+    writer.finish();
+  }
+  ~TempAnswers() {
+    for (const char* path : {kPath, kColumn}) std::filesystem::remove(path);
+  }
+  Floats values;
+};
+
+struct Space {
+  Space(int64_t n, int64_t most, int64_t columns)
+      : ints(static_cast<size_t>(4 * n + 1 + 3 * most)), values(static_cast<size_t>(columns * n), -1.0f) {
+    int32_t* at = ints.data();
+    const auto take = [&](const Shape& shape) {
+      const Tensor tensor = tensor_of(at, shape);
+      at += shape.size();
+      return tensor;
+    };
+    batch = {.tokens = take({n}), .positions = take({n}), .targets = take({n}), .boundaries = take({n + 1})};
+    batch.answers = {.units = take({most, 3}), .values = tensor_of(values.data(), {columns, n})};
+  }
+  Ints ints;
+  Floats values;
+  Batch batch;
+};
+
+Ints elements(const Tensor& t) { return {t.as<int32_t>(), t.as<int32_t>() + t.size()}; }
+
+DataOptions options_of(int64_t seq_len, int64_t sequences, int64_t unit,
+                       Packing packing = Packing::best_fit) {
+  return {.seq_len = seq_len,
+          .lane_sequences = sequences,
+          .total_sequences = sequences,
+          .packing = {.packing = packing, .answers = true, .unit = unit},
+          .shuffle = false};
+}
+
+}  // namespace
+
+TEST_CASE("a unit of answers is never cut, and is dropped if it is too long or an answer is not trained") {
+  const TempAnswers temp({{3, 1}, {2, 1}, {4, 2}, {5, 1}, {9, 1}, {2, 1}, {3, 0}, {2, 1}, {2, 1}, {2, 1}});
+  const TokenFile file(kPath);
+  for (const Packing packing : {Packing::best_fit, Packing::none}) {
+    const PackedSequences packed(file, options_of(9, 1, 2, packing).packing, 9);
+    CHECK(packed.losses().long_units == 1);
+    CHECK(packed.losses().untrained == 1);
+    CHECK(packed.used_tokens() == 5 + 9 + 4);
+    std::vector<Ints> lengths;
+    for (int64_t i = 0; i < packed.count(); ++i) {
+      lengths.emplace_back();
+      for (const Piece piece : packed.pieces(i)) lengths.back().push_back(piece.length);
+    }
+    CHECK(lengths ==
+          (packing == Packing::none ? std::vector<Ints>{{5}, {9}, {4}} : std::vector<Ints>{{9}, {5, 4}}));
+  }
+}
+
+TEST_CASE("a batch says where units begin, where their second answer begins, and where they end") {
+  const TempAnswers temp({{3, 1}, {2, 1}, {4, 2}, {5, 1}, {2, 1}, {2, 1}});
+  const TokenFile file(kPath);
+  write_token_column(kColumn, "", temp.values);
+  const TokenColumn column(kColumn, file.size(), "");
+  const DataOptions options = options_of(10, 2, 2);
+  Data data(file, options);
+  data.set_columns({{&column, &column}});
+  Space space(20, most_units(options), 2);
+  CHECK(most_units(options) == 5);
+  const Batch batch = data.read(0, 0, space.batch);
+  CHECK(elements(batch.tokens) == Ints{6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 15, 16, 17, 18, 0});
+  CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -100,
+                                        -100, 3, -100, 5,    -100, 16,   -100, 18, -100, -100});
+  CHECK(elements(batch.positions) == Ints{0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 0, 1, 2, 0, 1, 0, 1, 0, 1, 0});
+  CHECK(elements(batch.boundaries) == Ints{0, 4, 9, 10, 13, 15, 17, 19, 20});
+  CHECK(batch.answers.units.shape == Shape{3, 3});
+  CHECK(elements(batch.answers.units) == Ints{0, 4, 9, 10, 13, 15, 15, 17, 19});
+  const Ints targets = elements(batch.targets);
+  for (size_t k = 0; k < 2; ++k)
+    for (size_t i = 0; i < 20; ++i)
+      CHECK(space.values[20 * k + i] == (targets[i] < 0 ? 0 : static_cast<float>(targets[i]) / 10));
+  CHECK(data.target_count(0) == 7);
+}
+
+TEST_CASE("answers are counted by source: units, their targets, and those of first answers") {
+  const TempAnswers temp({{3, 1}, {2, 1}, {4, 3}, {5, 5}, {2, 1}, {2, 1}});
+  const TokenFile file(kPath);
+  const Data data(file, options_of(10, 2, 2));
+  const std::vector<AnswerCounts> counts = data.answer_counts(0);
+  REQUIRE(counts.size() == 1);
+  CHECK(counts[0].units == 3);
+  CHECK(counts[0].tokens == 2 + 3 + 4 + 2);  // the first token of the document of 5 is no target
+  CHECK(counts[0].chosen_tokens == 1 + 3 + 1);
+  CHECK(data.target_count(0) == counts[0].tokens);
+  CHECK(data.source(0).answers_in(-1).units == 0);
+}
+
+TEST_CASE("a unit of one answer ends where a second would begin, and padding may be on the left") {
+  const TempAnswers temp({{3, 1}, {2, 1}});
+  const TokenFile file(kPath);
+  DataOptions options = options_of(4, 2, 1, Packing::none);
+  options.packing.padding = Padding::left;
+  const Data data(file, options);
+  Space space(8, most_units(options), 0);
+  const Batch batch = data.read(0, 0, space.batch);
+  CHECK(elements(batch.answers.units) == Ints{1, 4, 4, 6, 8, 8});
+  CHECK(elements(batch.boundaries) == Ints{0, 1, 4, 6, 8});
+}
+
+TEST_CASE("a lane of empty sequences has no units") {
+  const TempAnswers temp({{3, 1}, {2, 1}});
+  const TokenFile file(kPath);
+  DataOptions options = options_of(5, 1, 2);
+  options.total_sequences = 2;
+  const Data data(file, options);
+  Space space(5, most_units(options), 0);
+  CHECK(data.read(0, 0, space.batch).answers.units.shape == Shape{1, 3});
+  CHECK(data.read(0, 1, space.batch).answers.units.empty());
+}
+
+TEST_CASE("a target without a value is an error with its token and file") {
+  const TempAnswers temp({{3, 2}, {2, 1}});
+  const TokenFile file(kPath);
+  const DataOptions options = options_of(5, 1, 2);
+  const auto error = [&](size_t missing) {
+    Floats values = temp.values;
+    values[missing] = std::numeric_limits<float>::quiet_NaN();
+    write_token_column(kColumn, "", values);
+    const TokenColumn column(kColumn, file.size(), "");
+    Data data(file, options);
+    data.set_columns({{&column}});
+    Space space(5, most_units(options), 1);
+    return test::error_of([&] { data.read(0, 0, space.batch); });
+  };
+  CHECK(error(0) == "");
+  CHECK(error(3) == "");  // no target: the first token of the second answer
+  CHECK(error(2) == "sequences_test.column: has no value for token 2: remove it, and it is made again");
+}
+
+TEST_CASE("answers are refused with a packing that could cut them, and if none fits") {
+  const TempAnswers temp({{3, 1}, {2, 1}, {3, 1}});
+  const TokenFile file(kPath);
+  for (const Packing packing : {Packing::wrapped, Packing::documents, Packing::best_fit_split})
+    CHECK(test::error_of([&] {
+            Data data(file, options_of(5, 1, 1, packing));
+          }).ends_with("could cut: set data.packing = \"best_fit\" or \"none\""));
+  CHECK(test::error_of([&] { Data data(file, options_of(5, 1, 2)); }) ==
+        "sequences_test.tok: has 3 documents, which are not pairs: make it with prepare --records pairs");
+  const TokenFile one_pair(kPath, 2);
+  CHECK(test::error_of([&] { Data data(one_pair, options_of(4, 1, 2)); }) ==
+        "sequences_test.tok: none of its 1 pairs fits data.seq_len = 4 with tokens to train on: set a larger "
+        "data.seq_len");
+}
