@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <unistd.h>
 #include <utility>
 
@@ -67,6 +68,14 @@ constexpr const char* kDescription =
     "Conversations may show images, by paths relative to their file, or by their bytes: prepare reads their "
     "sizes,\n"
     "and writes where they are. Images in records go to FILE.images beside the token file.\n\n"
+    "With --records pairs, a record has a prompt, \"chosen\" and \"rejected\", and becomes two documents. "
+    "With\n"
+    "--records rollouts it has a prompt and a completion, or prompt_ids and completion_ids; an advantage, "
+    "advantages,\n"
+    "or a reward and its group; and perhaps logprobs. FILE.advantages and FILE.logprobs beside the token "
+    "file "
+    "have\n"
+    "their values.\n\n"
     "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
     "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
     "another.\n"
@@ -79,6 +88,7 @@ constexpr const char* kFooter =
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
     "  prepare --out chats.tok --tokenizer Qwen2.5-0.5B-Instruct --show 3 chats.jsonl\n"
     "  prepare --out photos.tok --tokenizer SmolVLM-256M-Instruct --show 1 photos.jsonl\n"
+    "  prepare --out pairs.tok --records pairs --tokenizer Qwen2.5-0.5B-Instruct preferences.parquet\n"
     "  prepare --out corpus.tok --columns text train-*.parquet\n"
     "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
@@ -114,6 +124,10 @@ std::vector<Option> options_of(Options& o) {
        {.type = "NAME", .needs = {"--tokenizer"}}},
       {"--train-on", choice(&o.encoder.train_on),
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
+      {"--records", choice(&o.encoder.records),
+       "what a record is: a text, prompt or conversation; a pair of a chosen and a rejected answer; or a "
+       "rollout, "
+       "an answer with its advantage, or its reward and group"},
       {"--image-longest-edge",
        &o.encoder.image_longest_edge,
        "longest side of images in pixels, or side of the square whose area bounds those of Qwen's models; "
@@ -267,6 +281,25 @@ void report(std::ostream& out, const std::string& path, const TokenWriter& write
   out << ", vocabulary " << vocab << ", " << human_bytes(writer.file_bytes()) << '\n';
 }
 
+// The pictures of a sample, or of both answers of a pair.
+std::string pictures_of(const Record& record, std::span<const Sample> documents, const SampleEncoder& encoder,
+                        bool colors) {
+  std::string pictures;
+  Record shown = record;
+  for (const Sample& document : documents) {
+    if (documents.size() > 1)
+      shown.where = str(record.where, &document == &documents.front() ? ", chosen" : ", rejected");
+    pictures += picture_of(shown, document, encoder, colors);
+  }
+  return pictures;
+}
+
+// What reports call the records.
+const char* noun_of(RecordKind kind) {
+  if (kind == RecordKind::samples) return "document";
+  return kind == RecordKind::pairs ? "pair" : "rollout";
+}
+
 std::vector<DatasetFile> weighted(const Options& o, const std::vector<std::string>& paths) {
   check(o.weights.empty() || o.weights.size() == paths.size(), "--weights has ",
         counted(std::ssize(o.weights), "number"), " for ", counted(std::ssize(paths), "file"));
@@ -299,7 +332,8 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
         file.path, split_of(o),
         [&](const Record& record) {
           try {
-            for (const std::string& text : texts_of(record, o.encoder.text_field)) trainer.add(text);
+            for (const Record& sample : sample_records(record, o.encoder.records))
+              for (const std::string& text : texts_of(sample, o.encoder.text_field)) trainer.add(text);
           } catch (const Error&) {
             if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
           }
@@ -342,14 +376,15 @@ void prepare(Options o, const Streams& streams) {
     int64_t left_to_show = o.show;
     counts = write_dataset(
         files, options, encoder, train, eval_writer, [&](int64_t done) { progress.add(done); },
-        [&](const Record& record, const Sample& sample) {
-          if (left_to_show-- > 0) shown += picture_of(record, sample, encoder, streams.out_is_terminal);
+        [&](const Record& record, std::span<const Sample> documents) {
+          if (left_to_show-- > 0) shown += pictures_of(record, documents, encoder, streams.out_is_terminal);
         });
   }
   check_split(o, counts, train, eval_writer);
   finish(train, eval_writer);
   streams.out << shown << "read " << counted(std::ssize(files), "file") << ", " << human_bytes(counts.bytes)
-              << ": " << counted(counts.samples, "document") << "; dropped " << dropped(counts) << '\n';
+              << ": " << counted(counts.samples, noun_of(o.encoder.records)) << "; dropped "
+              << dropped(counts) << '\n';
   if (counts.bad > 0) streams.err << "prepare: the first bad record: " << printable(counts.first_bad) << '\n';
   for (const std::string& warning : counts.warnings) streams.err << "prepare: " << printable(warning) << '\n';
   report(streams.out, o.out, train, encoder.vocab());

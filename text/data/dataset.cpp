@@ -1,125 +1,21 @@
 #include "text/data/dataset.h"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <set>
 #include <unistd.h>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
-#include "runtime/parallel.h"
 #include "runtime/sha256.h"
 #include "runtime/text.h"
+#include "text/data/dataset_writer.h"
 
 namespace flatshard {
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-// Records that are encoded together, on all threads.
-constexpr size_t kBatchRecords = 4096;
-constexpr size_t kBatchBytes = size_t{8} << 20;
-
-struct Encoded {
-  Sample sample;
-  std::string error;
-};
-
-// How often the sample at this index is written: floor(weight * n) times for the first n together.
-int64_t copies(int64_t index, double weight) {
-  const auto among_first = [weight](int64_t n) {
-    return static_cast<int64_t>(std::floor(weight * static_cast<double>(n)));
-  };
-  return among_first(index + 1) - among_first(index);
-}
-
-class DatasetWriter {
- public:
-  DatasetWriter(const DatasetOptions& options, const SampleEncoder& encoder, TokenWriter& train,
-                TokenWriter* eval, const ShowSample& show)
-      : options_(options), encoder_(encoder), train_(train), eval_(eval), show_(show) {}
-
-  void begin_file(const DatasetFile& file) {
-    weight_ = file.weight;
-    samples_of_file_ = 0;
-  }
-  // Whether the batch is large enough to be written.
-  bool add(Record record) {
-    batch_bytes_ += record.text.size();
-    file_bytes_ += record.file_bytes;
-    batch_.push_back(std::move(record));
-    return batch_.size() >= kBatchRecords || batch_bytes_ >= kBatchBytes;
-  }
-  void write_batch(const DatasetProgress& progress) {
-    std::vector<Encoded> encoded(batch_.size());
-    parallel_for(std::ssize(batch_), [&](int64_t i) {
-      Encoded& e = encoded[static_cast<size_t>(i)];
-      try {
-        const Record& record = batch_[static_cast<size_t>(i)];
-        e.sample = encoder_.encode(record);
-        const int64_t tokens = std::ssize(e.sample.tokens);
-        check(options_.most_tokens == 0 || tokens <= options_.most_tokens, record.where, ": has ", tokens,
-              " tokens, must have at most ", options_.most_tokens);
-      } catch (const std::exception& error) {
-        e.error = *error.what() ? error.what() : "failed";
-      }
-    });
-    for (size_t i = 0; i < batch_.size(); ++i) write(batch_[i], encoded[i]);
-    batch_.clear();
-    batch_bytes_ = 0;
-    if (progress) progress(std::exchange(file_bytes_, 0));
-  }
-  DatasetCounts& counts() { return counts_; }
-
- private:
-  void write(const Record& record, const Encoded& encoded) {
-    if (!encoded.error.empty()) {
-      check(options_.skip_bad, encoded.error);
-      if (counts_.bad++ == 0) counts_.first_bad = encoded.error;
-      return;
-    }
-    const Sample& sample = encoded.sample;
-    for (const std::string& warning : sample.warnings)
-      if (warned_.insert(warning).second) counts_.warnings.push_back(record.where + ": " + warning);
-    if (sample.tokens.empty()) {
-      ++counts_.empty;
-      return;
-    }
-    // The first token is never a target.
-    if (!sample.trained.empty() &&
-        std::find(sample.trained.begin() + 1, sample.trained.end(), 1) == sample.trained.end()) {
-      ++counts_.untrained;
-      return;
-    }
-    const bool evaluates = eval_ && is_eval_document(counts_.samples, options_.eval_share);
-    const int64_t times = evaluates ? 1 : copies(samples_of_file_, weight_);
-    for (int64_t i = 0; i < times; ++i)
-      (evaluates ? *eval_ : train_).add_document(sample.tokens, sample.trained, sample.images);
-    if (show_) show_(record, sample);
-    ++counts_.samples;
-    if (!evaluates) ++samples_of_file_;
-    counts_.tokens = train_.size() + (eval_ ? eval_->size() : 0);
-    counts_.trained = train_.trained() + (eval_ ? eval_->trained() : 0);
-  }
-
-  const DatasetOptions& options_;
-  const SampleEncoder& encoder_;
-  TokenWriter& train_;
-  TokenWriter* eval_;
-  const ShowSample& show_;
-  std::vector<Record> batch_;
-  size_t batch_bytes_ = 0;
-  int64_t file_bytes_ = 0;  // read for the batch
-  double weight_ = 1;
-  int64_t samples_of_file_ = 0;
-  std::set<std::string> warned_;
-  DatasetCounts counts_;
-};
 
 Json parse(const std::string& manifest) {
   const Json parsed = Json::parse(manifest, nullptr, false);
@@ -137,7 +33,7 @@ std::string text_of(const Json& object, const char* name) {
 
 DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const DatasetOptions& options,
                             const SampleEncoder& encoder, TokenWriter& train, TokenWriter* eval,
-                            const DatasetProgress& progress, const ShowSample& show) {
+                            const DatasetProgress& progress, const ShowRecord& show) {
   DatasetWriter writer(options, encoder, train, eval, show);
   for (const DatasetFile& file : files) {
     writer.begin_file(file);
@@ -148,6 +44,7 @@ DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const Dataset
         },
         options.columns);
     writer.write_batch(progress);
+    writer.end_file();
   }
   return writer.counts();
 }
@@ -187,6 +84,10 @@ std::string why_stale(const std::string& manifest, const std::string& tokenizer)
 
 std::string tokenizer_of_manifest(const std::string& manifest) {
   return text_of(parse(manifest), "tokenizer");
+}
+
+RecordKind records_of_manifest(const std::string& manifest) {
+  return named<RecordKind>(text_of(parse(manifest), "records")).value_or(RecordKind::samples);
 }
 
 std::string dropped(const DatasetCounts& counts) {

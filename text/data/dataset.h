@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "text/data/record_documents.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
 
@@ -22,14 +24,14 @@ struct DatasetOptions {
   TextSplit split = TextSplit::none;
   std::vector<std::string> columns{};  // of tables; empty: all
   bool skip_bad = false;               // count records that cannot be encoded instead of ending with an Error
-  int64_t most_tokens = 0;             // a sample with more is a bad record; 0: no limit
+  int64_t most_tokens = 0;             // a record with a document of more is bad; 0: no limit
   double eval_share = 0;               // of the samples, for the second token file
 };
 
 struct DatasetCounts {
-  int64_t bytes = 0, samples = 0;  // samples: those written, without repetitions
+  int64_t bytes = 0, samples = 0;  // samples: records that were written, without repetitions
   int64_t empty = 0;               // records without a token
-  int64_t untrained = 0;           // samples of which no token would be trained
+  int64_t untrained = 0;           // records with a document of which no token would be trained
   int64_t bad = 0;
   std::string first_bad;  // the Error of the first of them
   int64_t tokens = 0, trained = 0;
@@ -38,12 +40,14 @@ struct DatasetCounts {
 
 // Called with the bytes that were read from files for the records written since the last call.
 using DatasetProgress = std::function<void(int64_t bytes)>;
-// Called with every sample, to show it.
-using ShowSample = std::function<void(const Record& record, const Sample& sample)>;
+// Called with every record that is written and its documents, to show them.
+using ShowRecord = std::function<void(const Record& record, std::span<const Sample> documents)>;
 
+// A pair counts as one sample. Groups of rollouts stay together: the share for evaluation and the weights of
+// files are those of groups.
 DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const DatasetOptions& options,
                             const SampleEncoder& encoder, TokenWriter& train, TokenWriter* eval,
-                            const DatasetProgress& progress = {}, const ShowSample& show = {});
+                            const DatasetProgress& progress = {}, const ShowRecord& show = {});
 
 // What a token file was made from, as one line of JSON: the encoder's identity, the options, and a
 // fingerprint of every file.
@@ -56,6 +60,9 @@ std::string why_stale(const std::string& manifest, const std::string& tokenizer)
 
 // The identity of the tokenizer that made the tokens; "" if the manifest has none.
 std::string tokenizer_of_manifest(const std::string& manifest);
+
+// What the records were; samples if the manifest does not say.
+RecordKind records_of_manifest(const std::string& manifest);
 
 // "2 empty, 1 without trained tokens": the records that were not written.
 std::string dropped(const DatasetCounts& counts);

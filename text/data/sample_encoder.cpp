@@ -93,6 +93,8 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
   Parts& p = *parts_;
   check(!options.tokenizer.empty() || options.chat_template.empty(), "the chat template ",
         options.chat_template, " needs a tokenizer, but none is given");
+  check(options.records == RecordKind::samples || options.train_on != TrainOn::all, "of ", options.records,
+        " only the answers are trained: omit train_on = \"all\"");
   p.why_no_chat = "conversations and prompts need a tokenizer; bytes have no special tokens";
   if (options.tokenizer.empty()) return;
   p.tokenizer.emplace(options.tokenizer);
@@ -166,6 +168,7 @@ std::string SampleEncoder::identity() const {
     all["chat_template"] = parts_->chat->identity();
     all["train_on"] = name_of(options_.train_on);
   }
+  if (options_.records != RecordKind::samples) all["records"] = name_of(options_.records);
   if (parts_->images) all["images"] = nlohmann::ordered_json::parse(to_json(*parts_->images));
   const std::string text = all.dump();
   return text.substr(1, text.size() - 2);

@@ -11,6 +11,7 @@
 
 #include "runtime/named.h"
 #include "text/data/corpus.h"
+#include "text/data/records.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
 
@@ -26,6 +27,7 @@ struct EncoderOptions {
   std::string text_field = "text";  // of JSON lines that are not conversations
   TrainOn train_on = TrainOn::assistant;
   int64_t image_longest_edge = 0;  // of images that the model reads; 0: that of the tokenizer's folder
+  RecordKind records = RecordKind::samples;  // what record_documents.h makes documents of
 };
 
 // The texts of a record without a template: of a conversation those of its messages, of a prompt with its
@@ -47,6 +49,7 @@ class SampleEncoder {
   SampleEncoder& operator=(const SampleEncoder&) = delete;
 
   int64_t vocab() const;
+  RecordKind records() const { return options_.records; }
   // How the model of the tokenizer's folder reads images; nothing if it reads none.
   const std::optional<ImageInput>& image_input() const;
   // Reads of images only the headers. An Error begins with the record's `where`.

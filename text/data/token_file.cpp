@@ -61,7 +61,7 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
   check(tokens <= most && documents < most && mask <= most && manifest <= most, path, ": its header says ",
         tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
         " bytes: it is cut off or damaged");
-  tokens_ = static_cast<int64_t>(tokens);
+  tokens_ = whole_tokens_ = static_cast<int64_t>(tokens);
   documents_ = static_cast<int64_t>(documents);
   mask_bytes_ = static_cast<int64_t>(mask);
   check(mask_bytes_ == 0 || mask_bytes_ == bytes_of_mask(tokens_), path, ": has a mask of ", mask_bytes_,
@@ -182,13 +182,13 @@ void TokenFile::each_document(const std::function<void(int64_t begin, int64_t le
 }
 
 TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
-    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), images_(path), file_(path) {
+    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), images_(path), columns_(path), file_(path) {
   check_vocab(path, vocab);
   file_.write(std::string(kHeaderBytes, '\0'));
 }
 
 void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
-                               std::span<const DocumentImage> images) {
+                               std::span<const DocumentImage> images, const TokenValues& values) {
   check(trained.empty() || trained.size() == tokens.size(), path_, ": ", trained.size(), " mask values for ",
         tokens.size(), " tokens");
   std::string bytes(tokens.size() * static_cast<size_t>(width_), '\0');
@@ -200,6 +200,7 @@ void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const 
   file_.write(bytes);
   const auto begin = static_cast<size_t>(size());
   for (const DocumentImage& image : images) images_.add(size(), image);
+  columns_.add(tokens, trained, values);
   starts_.push_back(starts_.back() + tokens.size());
   const auto masked = std::count(trained.begin(), trained.end(), uint8_t{0});
   trained_ += std::ssize(tokens) - masked;
@@ -215,6 +216,7 @@ void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const 
 }
 
 void TokenWriter::complete() {
+  manifest_ = columns_.added_to(manifest_);
   const int64_t token_bytes = size() * width_;
   file_.write(std::string(static_cast<size_t>(padded(token_bytes) - token_bytes), '\0'));
   file_.write({reinterpret_cast<const char*>(starts_.data()), 8 * starts_.size()});
@@ -237,12 +239,14 @@ void TokenWriter::complete() {
   file_.overwrite(header);
   file_.complete();
   images_.complete();
+  columns_.complete();
   completed_ = true;
 }
 
 void TokenWriter::finish() {
   if (!completed_) complete();
   images_.finish();
+  columns_.finish();
   file_.finish();
 }
 

@@ -25,6 +25,7 @@
 
 #include "runtime/input_file.h"
 #include "runtime/whole_file.h"
+#include "text/data/rollout_columns.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
 
@@ -40,6 +41,7 @@ class TokenFile {
 
   int64_t size() const { return tokens_; }
   int64_t vocab() const { return vocab_; }
+  int64_t whole_size() const { return whole_tokens_; }  // with those of documents that are left out
   int64_t document_count() const { return documents_; }
   int64_t left_out() const { return left_out_; }  // documents after the first most_documents
   const std::string& path() const { return file_.path(); }
@@ -71,7 +73,7 @@ class TokenFile {
   void keep_first(int64_t documents);
 
   InputFile file_;
-  int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
+  int64_t tokens_ = 0, whole_tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
   int64_t starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
   std::string manifest_;
   std::optional<ImageTable> images_;
@@ -85,9 +87,10 @@ class TokenFile {
 class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);
-  // `trained` says of each token whether it is a target; empty: all are.
+  // `trained` says of each token whether it is a target; empty: all are. Of a rollout its trained tokens have
+  // values, which go into columns (rollout_columns.h).
   void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {},
-                    std::span<const DocumentImage> images = {});
+                    std::span<const DocumentImage> images = {}, const TokenValues& values = {});
   void set_manifest(std::string text) { manifest_ = std::move(text); }
   void complete();  // writes all bytes, still under the temporary name; no more documents after it
   void finish();
@@ -103,6 +106,7 @@ class TokenWriter {
   std::vector<uint64_t> starts_{0};
   std::vector<uint8_t> mask_;  // empty while all tokens are trained
   ImageTableWriter images_;
+  RolloutColumnWriter columns_;
   std::string manifest_;
   NewFile file_;
   int64_t trained_ = 0;

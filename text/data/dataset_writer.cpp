@@ -1,0 +1,150 @@
+#include "text/data/dataset_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+// Records that are encoded together.
+constexpr size_t kBatchRecords = 4096;
+constexpr size_t kBatchBytes = size_t{8} << 20;
+
+// How often the group at this index is written: floor(weight * n) times for the first n together.
+int64_t copies(int64_t index, double weight) {
+  const auto among_first = [weight](int64_t n) {
+    return static_cast<int64_t>(std::floor(weight * static_cast<double>(n)));
+  };
+  return among_first(index + 1) - among_first(index);
+}
+
+// The first token is never a target.
+bool has_target(const Sample& sample) {
+  if (sample.tokens.empty()) return false;
+  return sample.trained.empty() ||
+         std::find(sample.trained.begin() + 1, sample.trained.end(), 1) != sample.trained.end();
+}
+
+}  // namespace
+
+void DatasetWriter::begin_file(const DatasetFile& file) {
+  weight_ = file.weight;
+  trained_groups_of_file_ = 0;
+  groups_of_file_.clear();
+}
+
+bool DatasetWriter::add(Record record) {
+  batch_bytes_ += record.text.size();
+  file_bytes_ += record.file_bytes;
+  batch_.push_back(std::move(record));
+  return batch_.size() >= kBatchRecords || batch_bytes_ >= kBatchBytes;
+}
+
+DatasetWriter::Encoded DatasetWriter::encode(const Record& record) const {
+  Encoded encoded;
+  try {
+    encoded.made = encode_documents(encoder_, record);
+    for (const Sample& sample : encoded.made.documents) {
+      const int64_t tokens = std::ssize(sample.tokens);
+      check(options_.most_tokens == 0 || tokens <= options_.most_tokens, record.where, ": has ", tokens,
+            " tokens, must have at most ", options_.most_tokens);
+    }
+  } catch (const std::exception& error) {
+    encoded.error = *error.what() ? error.what() : "failed";
+  }
+  return encoded;
+}
+
+void DatasetWriter::write_batch(const DatasetProgress& progress) {
+  std::vector<Encoded> encoded(batch_.size());
+  parallel_for(std::ssize(batch_),
+               [&](int64_t i) { encoded[static_cast<size_t>(i)] = encode(batch_[static_cast<size_t>(i)]); });
+  for (size_t i = 0; i < batch_.size(); ++i) take(std::move(batch_[i]), std::move(encoded[i]));
+  batch_.clear();
+  batch_bytes_ = 0;
+  if (progress) progress(std::exchange(file_bytes_, 0));
+}
+
+std::string DatasetWriter::why_misplaced(const Record& record, const RolloutValues& values) {
+  if (encoder_.records() != RecordKind::rollouts) return "";
+  if (has_logprobs_.value_or(!values.logprobs.empty()) == values.logprobs.empty())
+    return str(record.where, values.logprobs.empty() ? ": has no \"logprobs\"" : ": has \"logprobs\"",
+               ", unlike the rollouts before: all must have them, or none");
+  if (!values.group.empty() && values.group != name_of_group_ && !groups_of_file_.insert(values.group).second)
+    return str(record.where, ": is of group ", values.group,
+               ", which ended before: the records of a group must follow one another");
+  has_logprobs_ = !values.logprobs.empty();
+  return "";
+}
+
+void DatasetWriter::take(Record record, Encoded encoded) {
+  if (encoded.error.empty()) encoded.error = why_misplaced(record, encoded.made.values);
+  if (!encoded.error.empty()) {
+    check(options_.skip_bad, encoded.error);
+    if (counts_.bad++ == 0) counts_.first_bad = encoded.error;
+    return;
+  }
+  for (const Sample& sample : encoded.made.documents)
+    for (const std::string& warning : sample.warnings)
+      if (warned_.insert(warning).second) counts_.warnings.push_back(record.where + ": " + warning);
+  const std::string group = encoded.made.values.group;
+  if (group.empty() || group != name_of_group_) write_group();
+  name_of_group_ = group;
+  group_.push_back({std::move(record), std::move(encoded.made)});
+  if (group.empty()) write_group();
+}
+
+bool DatasetWriter::is_dropped(const Member& member) {
+  const std::vector<Sample>& documents = member.made.documents;
+  if (documents.size() == 1 && documents.front().tokens.empty()) {
+    ++counts_.empty;
+    return true;
+  }
+  const bool is_trained = std::all_of(documents.begin(), documents.end(), has_target);
+  if (!is_trained) ++counts_.untrained;
+  return !is_trained;
+}
+
+// Gives the rollouts of a group their advantages, also by the rewards of those that are dropped.
+void DatasetWriter::compare_rewards() {
+  if (name_of_group_.empty()) return;
+  std::vector<double> rewards;
+  for (const Member& member : group_) rewards.push_back(*member.made.values.reward);
+  const std::vector<float> advantages = advantages_of(rewards);
+  for (size_t i = 0; i < group_.size(); ++i) {
+    RecordDocuments& made = group_[i].made;
+    made.values.advantages.assign(static_cast<size_t>(trained_in(made.documents.front())), advantages[i]);
+  }
+}
+
+void DatasetWriter::write_group() {
+  if (group_.empty()) return;
+  compare_rewards();
+  name_of_group_.clear();
+  std::erase_if(group_, [&](const Member& member) { return is_dropped(member); });
+  if (group_.empty()) return;
+  const bool evaluates = eval_ && is_eval_document(groups_, options_.eval_share);
+  const int64_t times = evaluates ? 1 : copies(trained_groups_of_file_, weight_);
+  TokenWriter& writer = evaluates ? *eval_ : train_;
+  for (int64_t i = 0; i < times; ++i)
+    for (const Member& member : group_) {
+      const RolloutValues& values = member.made.values;
+      for (const Sample& sample : member.made.documents)
+        writer.add_document(sample.tokens, sample.trained, sample.images,
+                            {.logprobs = values.logprobs, .advantages = values.advantages});
+    }
+  if (show_)
+    for (const Member& member : group_) show_(member.record, member.made.documents);
+  counts_.samples += std::ssize(group_);
+  group_.clear();
+  ++groups_;
+  if (!evaluates) ++trained_groups_of_file_;
+  counts_.tokens = train_.size() + (eval_ ? eval_->size() : 0);
+  counts_.trained = train_.trained() + (eval_ ? eval_->trained() : 0);
+}
+
+}  // namespace flatshard

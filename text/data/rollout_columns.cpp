@@ -1,0 +1,93 @@
+#include "text/data/rollout_columns.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+#include "text/data/token_file.h"
+
+namespace flatshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kIdentityDigits = 16;
+
+struct Columns {
+  std::string identity;
+  bool has_logprobs;
+};
+
+Columns columns_of(const TokenFile& file) {
+  const Json manifest = Json::parse(file.manifest(), nullptr, false);
+  const Json rollouts = manifest.is_object() ? manifest.value("rollouts", Json()) : Json();
+  check(rollouts.is_object() && rollouts.contains("values") && rollouts["values"].is_string() &&
+            rollouts.contains("logprobs") && rollouts["logprobs"].is_boolean(),
+        file.path(), ": has no rollouts: make it with prepare --records rollouts");
+  return {rollouts["values"], rollouts["logprobs"]};
+}
+
+std::unique_ptr<const TokenColumn> column_of(const TokenFile& file, const std::string& path,
+                                             const std::string& identity) {
+  check(std::filesystem::exists(path), path, ": is missing, and holds values of ", file.path(),
+        ": copy it, too, or run prepare again");
+  return std::make_unique<const TokenColumn>(path, file.whole_size(), identity);
+}
+
+}  // namespace
+
+std::string logprobs_path(const std::string& token_file) { return token_file + ".logprobs"; }
+std::string advantages_path(const std::string& token_file) { return token_file + ".advantages"; }
+
+std::unique_ptr<const TokenColumn> advantages_of(const TokenFile& file) {
+  return column_of(file, advantages_path(file.path()), columns_of(file).identity);
+}
+
+std::unique_ptr<const TokenColumn> logprobs_of(const TokenFile& file) {
+  const Columns columns = columns_of(file);
+  if (!columns.has_logprobs) return {};
+  return column_of(file, logprobs_path(file.path()), columns.identity);
+}
+
+void RolloutColumnWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
+                              const TokenValues& values) {
+  if (values.advantages.empty()) return;
+  const auto append = [&](std::span<const float> of_trained, std::vector<float>& column) {
+    size_t next = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool has_value = trained.empty() || trained[i] != 0;
+      check(!has_value || next < of_trained.size(), path_, ": ", of_trained.size(),
+            " values for more trained tokens");
+      column.push_back(has_value ? of_trained[next++] : 0);
+    }
+    content_.add(of_trained.data(), of_trained.size_bytes());
+  };
+  content_.add(tokens.data(), tokens.size_bytes());
+  content_.add(trained.data(), trained.size());
+  append(values.advantages, advantages_);
+  if (!values.logprobs.empty()) append(values.logprobs, logprobs_);
+}
+
+std::string RolloutColumnWriter::added_to(const std::string& manifest) const {
+  if (advantages_.empty()) return manifest;
+  Json all = manifest.empty() ? Json::object() : Json::parse(manifest);
+  all["rollouts"] = {{"values", content_.hex().substr(0, kIdentityDigits)}, {"logprobs", !logprobs_.empty()}};
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void RolloutColumnWriter::complete() {
+  if (advantages_.empty()) return;
+  const std::string identity = content_.hex().substr(0, kIdentityDigits);
+  files_.push_back(complete_token_column(advantages_path(path_), identity, advantages_));
+  if (logprobs_.empty()) return;
+  check(logprobs_.size() == advantages_.size(), path_, ": only some rollouts have log-probabilities");
+  files_.push_back(complete_token_column(logprobs_path(path_), identity, logprobs_));
+}
+
+void RolloutColumnWriter::finish() {
+  for (const std::unique_ptr<NewFile>& file : files_) file->finish();
+}
+
+}  // namespace flatshard
