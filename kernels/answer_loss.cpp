@@ -95,6 +95,7 @@ class Unit {
       s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);
       s.correct = s.chosen_reward > s.rejected_reward ? 1 : 0;
       s.tokens = c.tokens + r.tokens;
+      s.chosen_tokens = c.tokens;
       return s;
     }
     s.tokens = tokens_in(begin_, end_);
@@ -189,6 +190,14 @@ std::vector<AnswerColumn> columns_of(const AnswerLoss& loss) {
   if (loss.kind == LossKind::policy) columns = {AnswerColumn::sampled, AnswerColumn::advantage};
   if (loss.has_reference()) columns.push_back(AnswerColumn::reference);
   return columns;
+}
+
+AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
+                         double scale) {
+  AnswerFactors factors{.mean = static_cast<float>(scale / (loss.is_over_tokens() ? tokens : units))};
+  if (const double weight = loss.weight_of_sft(); loss.has_pairs() && weight > 0)
+    factors.sft = static_cast<float>(scale * weight / chosen_tokens);
+  return factors;
 }
 
 AnswerSums& AnswerSums::operator+=(const AnswerSums& more) {

@@ -31,15 +31,17 @@ struct AnswerLoss {
   // Of pairs.
   double beta = 0.1, label_smoothing = 0;
   bool reference_free = false;
-  double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added
+  double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added; see weight_of_sft
   // Of the policy.
   double clip_low = 0.2, clip_high = 0.2, kl_weight = 0;
   RatioOf ratio = RatioOf::token;
   MeanOver mean = MeanOver::tokens;
 
+  double weight_of_sft() const { return kind == LossKind::orpo ? 1 : sft_weight; }  // orpo's own is 1
   bool is_used() const { return kind != LossKind::sft; }
   bool has_pairs() const { return kind != LossKind::sft && kind != LossKind::policy; }
   bool has_reference() const;
+  bool is_over_tokens() const { return kind == LossKind::policy && mean == MeanOver::tokens; }
 };
 
 // What a loss knows of each target, besides its nll.
@@ -47,11 +49,14 @@ enum class AnswerColumn { reference, sampled, advantage };
 // The columns that a loss reads, in the order of their rows in `values`.
 std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
 
-// How a step is normalized, times its loss scale.
+// What a loss is divided by, times a loss scale.
 struct AnswerFactors {
   float mean = 0;  // 1 / units, or 1 / tokens
-  float sft = 0;   // sft_weight / tokens of chosen answers
+  float sft = 0;   // weight_of_sft() / tokens of chosen answers
 };
+// The targets of all answers, and those of the first answer of each unit.
+AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
+                         double scale);
 
 // The inputs of a loss beside the nll of N targets.
 struct AnswerInputs {
@@ -79,12 +84,13 @@ double flops(const AnswerLossBackward& a);
 // What people watch, summed over units: the loss with its factors, and of pairs or answers the rest.
 struct AnswerSums {
   double loss = 0, units = 0;
-  double chosen = 0, rejected = 0;                 // ln p of pairs
-  double chosen_reward = 0, rejected_reward = 0;   // beta times ln p less the reference's
-  double correct = 0;                              // pairs whose chosen answer has the higher reward
-  double tokens = 0, clipped = 0, divergence = 0;  // of the policy: targets, those that are clipped, and KL
+  double chosen = 0, rejected = 0;                // ln p of pairs
+  double chosen_reward = 0, rejected_reward = 0;  // beta times ln p less the reference's
+  double correct = 0;                             // pairs whose chosen answer has the higher reward
+  double tokens = 0, chosen_tokens = 0;           // targets
+  double clipped = 0, divergence = 0;             // of the policy: targets that are clipped, and KL
 
-  static constexpr size_t kCount = 10;
+  static constexpr size_t kCount = 11;
   std::span<double, kCount> values() { return std::span<double, kCount>(&loss, kCount); }
   AnswerSums& operator+=(const AnswerSums& more);
 };
