@@ -52,7 +52,7 @@ const std::string kTwo = "--data.train='[\"corpus.tok\", \"b.tok\"]' ",
 
 std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
 
-std::map<std::string, double> by_name(const std::vector<OfFile<double>>& values) {
+std::map<std::string, double> by_name(const std::vector<NamedValue<double>>& values) {
   std::map<std::string, double> all;
   for (const auto& [name, value] : values) all[name] = value;
   return all;

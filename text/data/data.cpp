@@ -191,11 +191,7 @@ std::vector<AnswerCounts> Data::answer_counts(int64_t step) const {
   std::vector<AnswerCounts> counts(sources_.size());
   for (int64_t index = 0; index < options_.total_sequences; ++index) {
     const Place at = place(step, index);
-    const AnswerCounts found = at.source->sequences.answers_in(at.sequence);
-    AnswerCounts& sum = counts[static_cast<size_t>(at.source - sources_.data())];
-    sum.units += found.units;
-    sum.tokens += found.tokens;
-    sum.chosen_tokens += found.chosen_tokens;
+    counts[static_cast<size_t>(at.source - sources_.data())] += at.source->sequences.answers_in(at.sequence);
   }
   return counts;
 }

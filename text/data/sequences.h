@@ -57,6 +57,11 @@ struct AnswerCounts {
   int64_t units = 0;
   int64_t tokens = 0;         // targets of all answers
   int64_t chosen_tokens = 0;  // of the first answer of each unit
+
+  AnswerCounts& operator+=(const AnswerCounts& more) {
+    units += more.units, tokens += more.tokens, chosen_tokens += more.chosen_tokens;
+    return *this;
+  }
 };
 
 class Sequences {

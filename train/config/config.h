@@ -15,6 +15,7 @@
 
 #include "comm/optimizer_kinds.h"
 #include "comm/slots.h"
+#include "kernels/answer_loss.h"
 #include "kernels/head.h"
 #include "model/config.h"
 #include "model/lora.h"
@@ -194,6 +195,7 @@ struct Config {
   QuantConfig quant;
   DataConfig data;
   TrainConfig train;
+  AnswerLoss loss;  // train.loss, preference and policy
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;

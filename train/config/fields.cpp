@@ -250,8 +250,13 @@ std::vector<Field> data_fields(DataConfig& data) {
   };
 }
 
-std::vector<Field> train_fields(TrainConfig& train) {
+std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
   return {
+      {"train.loss", &loss.kind,
+       "what is learned: sft: the answers, or all tokens; dpo, ipo, orpo: to prefer the chosen answers of "
+       "pairs to the rejected ones (records with prompt, chosen and rejected); policy: from rollouts with "
+       "advantages, by clipped ratios, as GRPO and DAPO do",
+       changes},
       {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", within(0, kMostSteps),
        moves_rate},
       {"train.epochs", &train.epochs, "passes over the data; give this or train.steps", at_least(0),
@@ -286,6 +291,39 @@ std::vector<Field> train_fields(TrainConfig& train) {
        within(0, kMostSteps), changes},
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping", changes},
+  };
+}
+
+std::vector<Field> preference_fields(AnswerLoss& loss) {
+  return {
+      {"preference.beta", &loss.beta,
+       "of dpo and ipo, how much a model that departs from its reference is held back; of orpo, the weight "
+       "of "
+       "the odds",
+       within(kLeastFloat, kMostFloat)},
+      {"preference.label_smoothing", &loss.label_smoothing,
+       "of dpo, the share of pairs whose answers may be the wrong way round", within(0, 0.5)},
+      {"preference.reference_free", &loss.reference_free,
+       "of dpo, compare the answers' probabilities without those of the weights that the run starts from"},
+      {"preference.sft_weight", &loss.sft_weight,
+       "of dpo and ipo, add so many times the mean loss of the chosen answers' tokens",
+       within(0, kMostFloat)},
+  };
+}
+
+std::vector<Field> policy_fields(AnswerLoss& loss) {
+  return {
+      {"policy.clip_low", &loss.clip_low, "a ratio below 1 less this no longer lowers a probability",
+       within(0, 1)},
+      {"policy.clip_high", &loss.clip_high, "a ratio above 1 plus this no longer raises a probability",
+       within(0, kMostFloat)},
+      {"policy.kl_weight", &loss.kl_weight,
+       "weight of the divergence from the weights that the run starts from; 0 = none", within(0, kMostFloat)},
+      {"policy.ratio", &loss.ratio,
+       "the probability now by that of the sampling: of each token, or of a whole answer, by the geometric "
+       "mean"},
+      {"policy.mean", &loss.mean,
+       "over all tokens of a step, as DAPO; or over its answers, each the mean of its tokens, as GRPO"},
   };
 }
 
@@ -473,7 +511,9 @@ std::vector<Field> fields(Config& c) {
         section(fixed("and its tensors are of that model"), model_fields(c)),
         section(fixed("and its adapters are of that kind"), lora_fields(c.lora)),
         section(fixed("and its adapters were trained on those weights"), quant_fields(c.quant)),
-        section(OnResume::fixed, data_fields(c.data)), section(OnResume::fixed, train_fields(c.train)),
+        section(OnResume::fixed, data_fields(c.data)),
+        section(OnResume::fixed, train_fields(c.train, c.loss)), section(changes, preference_fields(c.loss)),
+        section(changes, policy_fields(c.loss)),
         section(fixed("which its moments depend on"), optimizer_fields(c.optimizer)),
         section(moves_rate, schedule_fields(c.schedule)),
         section(fixed("which its loss scale and its rounding depend on"), precision_fields(c.precision)),

@@ -42,6 +42,8 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("loss/", m.file_losses);
   visit("targets/", m.file_targets);
   visit("eval_loss/", m.file_eval_losses);
+  visit("answers/", m.answers);
+  visit("eval_answers/", m.eval_answers);
   visit("exposed_comm_seconds", m.exposed_comm_seconds);
   visit("save_seconds", m.save_seconds);
   visit("saved_step", m.saved_step);
@@ -66,8 +68,8 @@ class Writer {
     if (value) (*this)(key, *value);
   }
   template <class T>
-  void operator()(const char* prefix, const std::vector<OfFile<T>>& values) {
-    for (const OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
+  void operator()(const char* prefix, const std::vector<NamedValue<T>>& values) {
+    for (const NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 
   std::string text() const { return json_.dump(); }
@@ -92,8 +94,8 @@ struct Numbers {
     if (value) (*this)(key, *value);
   }
   template <class T>
-  void operator()(const char* prefix, const std::vector<OfFile<T>>& values) const {
-    for (const OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
+  void operator()(const char* prefix, const std::vector<NamedValue<T>>& values) const {
+    for (const NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 };
 
@@ -135,10 +137,10 @@ class Reader {
     (*this)(key, value.emplace());
   }
   template <class T>
-  void operator()(const char* prefix, std::vector<OfFile<T>>& values) {
+  void operator()(const char* prefix, std::vector<NamedValue<T>>& values) {
     for (const auto& [key, item] : json_.items())
       if (key.starts_with(prefix) && key != prefix) values.push_back({key.substr(std::strlen(prefix)), {}});
-    for (OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
+    for (NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 
   void check_all_taken() const {
@@ -208,6 +210,20 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   each_field(m, reader);
   reader.check_all_taken();
   return m;
+}
+
+std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& s) {
+  if (!loss.has_pairs()) {
+    std::vector<NamedValue<double>> values{{"clip_share", s.clipped / s.tokens}};
+    if (loss.has_reference()) values.push_back({"kl", s.divergence / s.tokens});
+    return values;
+  }
+  return {{"accuracy", s.correct / s.units},
+          {"margin", (s.chosen_reward - s.rejected_reward) / s.units},
+          {"chosen_reward", s.chosen_reward / s.units},
+          {"rejected_reward", s.rejected_reward / s.units},
+          {"chosen_logprob", s.chosen / s.units},
+          {"rejected_logprob", s.rejected / s.units}};
 }
 
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m) {

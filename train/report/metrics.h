@@ -2,9 +2,9 @@
 // The metrics of a step, and metrics.jsonl, the file that records them: one JSON object per line, flushed
 // line by line so that the file can be followed during the run. The keys are the member names below; skipped
 // and mfu_is_bound appear only if true, optional members only if set. Values of files of data.train or
-// data.eval have keys with their names, such as "loss/web". Doubles round-trip exactly. Non-finite values,
-// which JSON lacks, are the strings "inf", "-inf" and "nan". Steps may be missing in a run that was resumed
-// from another folder's checkpoint (log_history.h).
+// data.eval have keys with their names, such as "loss/web", and those of answers, such as "answers/margin".
+// Doubles round-trip exactly. Non-finite values, which JSON lacks, are the strings "inf", "-inf" and "nan".
+// Steps may be missing in a run that was resumed from another folder's checkpoint (log_history.h).
 
 #include <cstdint>
 #include <optional>
@@ -12,13 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/answer_loss.h"
 #include "runtime/appended_file.h"
 
 namespace flatshard {
 
-// The value of one of several files of data.
+// A value of one of several files of data, or of answers.
 template <class T>
-struct OfFile {
+struct NamedValue {
   std::string name;
   T value;
 };
@@ -39,8 +40,13 @@ struct StepMetrics {
   std::optional<double> eval_loss{};   // of several files the mean of theirs
   // Several files of data.train: loss/NAME, the mean over the targets of this step that are from the file,
   // and targets/NAME, their number; none of a file without any. Several files of data.eval: eval_loss/NAME.
-  std::vector<OfFile<double>> file_losses{}, file_eval_losses{};
-  std::vector<OfFile<int64_t>> file_targets{};
+  std::vector<NamedValue<double>> file_losses{}, file_eval_losses{};
+  std::vector<NamedValue<int64_t>> file_targets{};
+  // With a loss of whole answers, answers/NAME: of pairs the means of chosen_logprob, rejected_logprob,
+  // chosen_reward and rejected_reward, margin (the difference of the rewards) and accuracy, the share of
+  // pairs with a positive margin; of rollouts clip_share, the share of tokens whose ratio is clipped, and
+  // with a reference kl. The same of an evaluation.
+  std::vector<NamedValue<double>> answers{}, eval_answers{};
   // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
   // then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
@@ -63,6 +69,9 @@ class MetricsFile {
  private:
   AppendedFile file_;
 };
+
+// Those of a loss, from sums over a step or an evaluation.
+std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& sums);
 
 // The key and value of every member that is set, as in the file; true is 1.
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m);

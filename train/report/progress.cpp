@@ -50,6 +50,15 @@ std::string by_file(const StepMetrics& m) {
   return text;
 }
 
+// "  accuracy 66.7%"
+std::string describe_answers(const std::vector<NamedValue<double>>& answers, const char* before) {
+  for (const auto& [name, value] : answers) {
+    if (name == "accuracy") return str(before, "accuracy ", share(value));
+    if (name == "clip_share") return str(before, "clipped ", share(value));
+  }
+  return "";
+}
+
 std::string skip_note(const StepMetrics& m) {
   return str(
       "skipped a step after step ", m.step, ": ",
@@ -70,7 +79,9 @@ void Progress::step(const StepMetrics& m) {
 
   std::vector<std::string> notes;
   if (m.skipped) notes.push_back(skip_note(m));
-  if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4), by_file(m)));
+  if (m.eval_loss)
+    notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4), by_file(m),
+                        describe_answers(m.eval_answers, ", ")));
   const std::string line = line_of(m);
   std::string text = line;
   for (const std::string& note : notes) text += '\n' + note;
@@ -107,9 +118,9 @@ void Progress::finish() {
 std::string Progress::line_of(const StepMetrics& m) const {
   const std::string total = str(total_steps_);
   const char bound = m.mfu_is_bound ? '<' : ' ';
-  return str(right(str(m.step), total.size()), '/', total, "  loss ", fitted(m.loss, 7, 4), "  grad ",
-             fitted(m.grad_norm, 4, 2), "  lr ", right(exponent_form(m.lr, 2), 7), "  ",
-             right(human_count(m.tokens_per_second), 5), " tok/s",
+  return str(right(str(m.step), total.size()), '/', total, "  loss ", fitted(m.loss, 7, 4),
+             describe_answers(m.answers, "  "), "  grad ", fitted(m.grad_norm, 4, 2), "  lr ",
+             right(exponent_form(m.lr, 2), 7), "  ", right(human_count(m.tokens_per_second), 5), " tok/s",
              m.all_tokens_per_second ? " of " + human_count(*m.all_tokens_per_second) : "", "  ETA ",
              right(human_duration(seconds_left(m.step)), 7), "  ", right(human_seconds(m.step_seconds), 7),
              "  ", right(human_bytes(m.memory_bytes), 8), "  mfu", bound, share(m.mfu), " causal", bound,

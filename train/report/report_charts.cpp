@@ -55,7 +55,7 @@ Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std:
 void add_losses_by_file(const std::vector<NamedCurves>& runs, Json& charts) {
   Json drawn = Json::array();
   for (size_t run = 0; run < runs.size(); ++run) {
-    const auto add = [&](const std::vector<OfFile<ThinnedCurve>>& files, const char* suffix, bool dots) {
+    const auto add = [&](const std::vector<NamedValue<ThinnedCurve>>& files, const char* suffix, bool dots) {
       for (const auto& [name, curve] : files)
         if (!curve.empty())
           drawn.push_back(

@@ -12,9 +12,9 @@ void add_finite(ThinnedCurve& curve, int64_t step, const std::optional<double>& 
   if (value && std::isfinite(*value)) curve.add(step, *value);
 }
 
-void add_of_files(std::vector<OfFile<ThinnedCurve>>& curves, int64_t step,
-                  const std::vector<OfFile<double>>& values) {
-  for (const OfFile<double>& of : values) {
+void add_named(std::vector<NamedValue<ThinnedCurve>>& curves, int64_t step,
+               const std::vector<NamedValue<double>>& values) {
+  for (const NamedValue<double>& of : values) {
     auto curve = std::find_if(curves.begin(), curves.end(), [&](const auto& c) { return c.name == of.name; });
     if (curve == curves.end()) curve = curves.insert(curve, {of.name, ThinnedCurve(RunCurves::kFilePoints)});
     add_finite(curve->value, step, of.value);
@@ -62,12 +62,14 @@ void RunCurves::add(const StepMetrics& m) {
   if (m.predicted_seconds) predicted_seconds = m.predicted_seconds;
   if (m.skipped || !std::isfinite(m.loss)) marks.add(m.step, 0);
   add_finite(eval_loss, m.step, m.eval_loss);
-  add_of_files(file_eval_losses, m.step, m.file_eval_losses);
+  add_named(file_eval_losses, m.step, m.file_eval_losses);
+  add_named(eval_answers, m.step, m.eval_answers);
   add_finite(loss_scale, m.step, m.loss_scale);
   if (m.skipped) return;
   last_loss = m.loss;
   add_finite(loss, m.step, m.loss);
-  add_of_files(file_losses, m.step, m.file_losses);
+  add_named(file_losses, m.step, m.file_losses);
+  add_named(answers, m.step, m.answers);
   add_finite(lr, m.step, m.lr);
   add_finite(grad_norm, m.step, m.grad_norm);
   add_finite(throughput, m.step, m.tokens_per_second);

@@ -45,7 +45,8 @@ struct RunCurves {
   ThinnedCurve marks;                                      // steps that were skipped or have no finite loss
   ThinnedCurve tokens{kAxisPoints}, seconds{kAxisPoints};  // the other two axes
 
-  std::vector<OfFile<ThinnedCurve>> file_losses, file_eval_losses;  // of several files of data
+  std::vector<NamedValue<ThinnedCurve>> file_losses, file_eval_losses;  // of several files of data
+  std::vector<NamedValue<ThinnedCurve>> answers, eval_answers;
 
   static constexpr size_t kAxisPoints = 400, kFilePoints = 400;
 };

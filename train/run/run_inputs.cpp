@@ -26,7 +26,8 @@ EncoderOptions encoder_options(const Config& config) {
           .chat_template = config.data.chat_template,
           .text_field = config.data.text_field,
           .train_on = config.data.train_on,
-          .image_longest_edge = config.data.image_longest_edge};
+          .image_longest_edge = config.data.image_longest_edge,
+          .records = records_of(config.loss)};
 }
 
 // Other token files that runs have made of this text, with other settings or of earlier content; "" if none.

@@ -26,6 +26,7 @@
 #include "train/report/untrained_tokens.h"
 #include "train/run/matrix_peak.h"
 #include "train/run/preflight.h"
+#include "train/run/reference.h"
 #include "train/run/run_header.h"
 #include "train/run/run_inputs.h"
 #include "train/run/run_samples.h"
@@ -92,6 +93,14 @@ void set_positions(std::vector<TrainState::Source>& sources, const std::vector<S
   for (size_t i = 0; i < sources.size(); ++i) sources[i].position = positions[i];
 }
 
+// What the mean of a step's loss is over, by file.
+std::vector<int64_t> mean_counts(const AnswerLoss& loss, const Data& data, int64_t data_step) {
+  std::vector<int64_t> counts;
+  for (const AnswerCounts& of : data.answer_counts(data_step))
+    counts.push_back(loss.is_over_tokens() ? of.tokens : of.units);
+  return counts;
+}
+
 // The loop over the steps, with what the start of a run has made.
 struct Trainer {
   World& world;
@@ -125,7 +134,7 @@ struct Trainer {
   StepMetrics step();
   void measure(StepMetrics& m, Clock::time_point begin, int64_t targets);
   double sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets);
-  std::vector<double> eval_losses();
+  std::vector<EvaluationLoss> eval_losses();
   bool evaluate(StepMetrics& m);
   void take_samples();
   void save(StepMetrics& m, bool begins, bool is_best);
@@ -187,6 +196,9 @@ StepMetrics Trainer::step() {
   const double scale = loss_scale.value(), waited = engine.waited_seconds();
   const std::vector<int64_t> of_files = inputs.train.data.target_counts(status.data_step);
   const int64_t targets = std::accumulate(of_files.begin(), of_files.end(), int64_t{0});
+  AnswerCounts answers;
+  if (setup.config.loss.is_used())
+    for (const AnswerCounts& of : inputs.train.data.answer_counts(status.data_step)) answers += of;
   StepMetrics m{.lr = next_rate(setup, start, status.completed)};
   bool finite = true;
   if (targets > 0) {
@@ -194,9 +206,10 @@ StepMetrics Trainer::step() {
                                                          .update = status.completed + 1,
                                                          .lr = m.lr,
                                                          .loss_scale = scale,
-                                                         .targets = targets});
+                                                         .targets = targets,
+                                                         .answers = answers});
     m.loss = sum_of_losses(r, m, of_files) / scale;
-    for (OfFile<double>& of : m.file_losses) of.value /= scale;
+    for (NamedValue<double>& of : m.file_losses) of.value /= scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
   }
@@ -245,13 +258,30 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, std::span<con
                                    static_cast<double>(writer.busy()),
                                    static_cast<double>(times.save_clock.has_run_out())};
   const Data& data = inputs.train.data;
+  const AnswerLoss& loss = setup.config.loss;
   const bool by_file = data.source_count() > 1;
-  const GatheredLosses all = gather_losses(world, setup, r.lane_losses,
-                                           by_file ? r.sequence_losses : std::span<const double>{}, mine);
+  const std::vector<double> of_answers = values_of(r.answers);
+  GatheredLosses all = gather_losses(world, setup, r.lane_losses,
+                                     loss.is_used() ? std::span(of_answers)
+                                     : by_file      ? r.sequence_losses
+                                                    : std::span<const double>{},
+                                     mine);
+  if (loss.is_used()) {
+    AnswerSums sums;
+    std::vector<double> losses;
+    for (const AnswerSums& of : answers_in(all.sequences)) {
+      sums += of;
+      losses.push_back(of.loss);
+    }
+    m.answers = answer_metrics(loss, sums);
+    all.sequences = std::move(losses);
+  }
   if (by_file)
-    for (const FileLoss& of : losses_by_file(data, status.data_step, all.sequences, targets)) {
+    for (const FileLoss& of : losses_by_file(data, status.data_step, all.sequences,
+                                             loss.is_used() ? mean_counts(loss, data, status.data_step)
+                                                            : std::vector(targets.begin(), targets.end()))) {
       m.file_losses.push_back({inputs.train.names[of.file], of.loss});
-      m.file_targets.push_back({inputs.train.names[of.file], of.targets});
+      m.file_targets.push_back({inputs.train.names[of.file], targets[of.file]});
     }
   save_is_late = all.notes.front()[2] != 0;
   threads_idle = true;
@@ -264,11 +294,12 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, std::span<con
 }
 
 // Those of the files of data.eval; empty if a stop request on any rank abandons the evaluation.
-std::vector<double> Trainer::eval_losses() {
-  std::vector<double> losses;
+std::vector<EvaluationLoss> Trainer::eval_losses() {
+  std::vector<EvaluationLoss> losses;
   for (const RunData& of : inputs.eval) {
-    const std::optional<double> loss = evaluation_loss(runtime.engine(), of.data, of.files.front().path(),
-                                                       world, [&] { return stop_request.signal() != 0; });
+    const std::optional<EvaluationLoss> loss =
+        evaluation_loss(runtime.engine(), setup.config.loss, of.data, of.files.front().path(), world,
+                        [&] { return stop_request.signal() != 0; });
     if (!loss) return {};
     losses.push_back(*loss);
   }
@@ -278,11 +309,17 @@ std::vector<double> Trainer::eval_losses() {
 // Evaluates, and returns whether to save the result as the best. A stop request on any rank abandons the
 // evaluation, which then has no result.
 bool Trainer::evaluate(StepMetrics& m) {
-  const std::vector<double> losses = eval_losses();
-  if (!losses.empty())
-    m.eval_loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
-  for (size_t i = 0; losses.size() > 1 && i < losses.size(); ++i)
-    m.file_eval_losses.push_back({inputs.eval[i].names.front(), losses[i]});
+  const std::vector<EvaluationLoss> losses = eval_losses();
+  double sum = 0;
+  AnswerSums answers;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    sum += losses[i].mean;
+    answers += losses[i].answers;
+    if (losses.size() > 1) m.file_eval_losses.push_back({inputs.eval[i].names.front(), losses[i].mean});
+  }
+  if (!losses.empty()) m.eval_loss = sum / static_cast<double>(losses.size());
+  if (!losses.empty() && setup.config.loss.is_used())
+    m.eval_answers = answer_metrics(setup.config.loss, answers);
   const std::array<double, 2> mine{static_cast<double>(stop_request.signal()),
                                    static_cast<double>(times.best_saves.may_save(status.completed))};
   const std::vector<double> all = world.all_gather(mine, "stop requests");
@@ -383,10 +420,13 @@ TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const Wo
           .config = config_values(config)};
 }
 
-// Initializes the parameters, or loads the checkpoint. Those of adapters do not contain the frozen weights.
-void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights initial,
+// Initializes the parameters, or loads the checkpoint. Those of adapters do not contain the frozen weights,
+// and a missing reference is that of the initial ones.
+void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights initial, Reference& reference,
                  Checkpoints& checkpoints, Engine& engine) {
-  if (!start.resumed || setup.has_adapters()) engine.initialize(values_of_run(setup, initial));
+  if (!start.resumed || setup.has_adapters() || reference.is_missing())
+    engine.initialize(values_of_run(setup, initial));
+  reference.make(engine);
   if (start.resumed) checkpoints.load(engine);
 }
 
@@ -427,7 +467,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   Timetable times(setup.config, start.total_steps);
   RunStatus status(setup);
   if (start.resumed) status.restore(*start.resumed, run_state);
-  InitialWeights initial = open_initial_weights(setup, world);
+  Reference reference(setup, inputs, world);
+  InitialWeights initial = open_initial_weights(setup, world, reference.is_missing());
 
   // What it computes with.
   RunTrace trace(setup.trace, folder.path(), start.total_steps, world);
@@ -465,7 +506,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     checkpoints.plan(runtime.engine(), documents);
     if (is_leader && !start.resumed && initial.weights && !initial.adapter)  // an adapter may have the rows
       warn_of_untrained_tokens(inputs.train.files, *initial.weights, setup);
-    set_weights(setup, start, std::move(initial), checkpoints, runtime.engine());
+    set_weights(setup, start, std::move(initial), reference, checkpoints, runtime.engine());
+    open_columns(setup.config.loss, reference, inputs);
     if (is_leader) {
       begin_folder(folder, checkpoints, start, loaded.config, log);
       progress.open_log(folder.file("run.log"), details, start.resumed.has_value());

@@ -85,9 +85,9 @@ void take_published_model(LoadedConfig& loaded) {
   c.model.quantized = four_bit_layers(c.init_from, published.model);
 }
 
-InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
+InitialWeights open_initial_weights(const RunSetup& setup, const World& world, bool always) {
   const Config& c = setup.config;
-  if (c.init_from.empty() || (!c.run.resume.empty() && !setup.has_adapters())) return {};
+  if (c.init_from.empty() || (!c.run.resume.empty() && !setup.has_adapters() && !always)) return {};
   if (setup.units.sync_initial_values && setup.data_rank(world.rank()) != 0) return {};
   Arena tables("tables", Device::cpu());  // never allocates
   ModelConfig base = setup.model;

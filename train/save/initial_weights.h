@@ -30,7 +30,8 @@ struct InitialWeights {
   std::unique_ptr<AdapterFolder> adapter{};
   std::string lines{};
 };
-InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
+// `always`: even if the checkpoint has all of them.
+InitialWeights open_initial_weights(const RunSetup& setup, const World& world, bool always = false);
 // The lines for a plan, which needs config.json alone: they say so if the folder has no weights.
 std::string describe_initial_weights(const RunSetup& setup, const World& world);
 

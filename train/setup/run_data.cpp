@@ -17,7 +17,9 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
           .packing = {.packing = s.config.data.packing,
                       .truncation = s.config.data.truncation,
                       .padding = s.config.data.padding,
-                      .max_patches = s.max_patches},
+                      .max_patches = s.max_patches,
+                      .answers = s.config.loss.is_used(),
+                      .unit = documents_per_record(records_of(s.config.loss))},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
@@ -72,6 +74,12 @@ void check_file(const TokenFile& file, const std::string& tokenizer, const RunSe
         setup.config.init_from.empty() ? str(": set model.vocab = ", file.vocab())
                                        : ": use the tokenizer of the model",
         ", or, if both are right, data.vocab = ", file.vocab());
+}
+
+void check_records(const TokenFile& file, const AnswerLoss& loss) {
+  const RecordKind made = records_of_manifest(file.manifest()), wanted = records_of(loss);
+  check(made == wanted, file.path(), ": was made of ", made, ", but train.loss = \"", loss.kind,
+        "\" learns from ", wanted, ": make it again with prepare --records ", wanted);
 }
 
 // The tokens and patches of images are those of the model.
@@ -132,6 +140,11 @@ void check_alike(const std::deque<TokenFile>& files) {
 
 }  // namespace
 
+RecordKind records_of(const AnswerLoss& loss) {
+  if (loss.has_pairs()) return RecordKind::pairs;
+  return loss.is_used() ? RecordKind::rollouts : RecordKind::samples;
+}
+
 std::string tokenizer_folder(const Config& config) {
   return tokenizer_folder_of(config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer);
 }
@@ -147,9 +160,27 @@ RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)
   const std::string tokenizer = tokenizer_of(setup.config);
   for (const TokenFile& file : files) {
     check_file(file, tokenizer, setup);
+    check_records(file, setup.config.loss);
     check_images(file, setup);
   }
   check_alike(files);
+}
+
+void RunData::open_columns(const AnswerLoss& loss, const std::vector<ReferenceFile>& references) {
+  std::vector<std::vector<const TokenColumn*>> of_files(files.size());
+  for (size_t i = 0; i < files.size(); ++i)
+    for (const AnswerColumn of : columns_of(loss)) {
+      columns.push_back(of == AnswerColumn::advantage ? advantages_of(files[i])
+                        : of == AnswerColumn::sampled
+                            ? logprobs_of(files[i])
+                            : std::make_unique<const TokenColumn>(references[i].path, files[i].whole_size(),
+                                                                  references[i].identity));
+      check(columns.back() != nullptr, files[i].path(),
+            ": its records have no \"logprobs\", which train.loss = \"", loss.kind,
+            "\" needs: the log-probabilities with which the tokens were sampled");
+      of_files[i].push_back(columns.back().get());
+    }
+  data.set_columns(std::move(of_files));
 }
 
 bool RunData::has_untrained_places() const {

@@ -2,8 +2,10 @@
 // Token files and the order in which a run reads them, to train or to evaluate.
 
 #include <deque>
+#include <memory>
 
 #include "text/data/data.h"
+#include "text/data/records.h"
 #include "train/setup/run_setup.h"
 
 namespace flatshard {
@@ -11,11 +13,19 @@ namespace flatshard {
 // Where a run's tokenizer is: data.tokenizer, or else the model folder; "" if the run has neither.
 std::string tokenizer_folder(const Config& config);
 
+// The records that a loss learns from.
+RecordKind records_of(const AnswerLoss& loss);
+
 struct RunData {
   // An Error if the vocabulary of a file is larger than the model's, or so much smaller that the file must be
   // from another tokenizer, or if files are from different tokenizers.
   RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation);
 
+  // Opens the columns that the loss reads. Those of the reference are in these files, one for each.
+  struct ReferenceFile {
+    std::string path, identity;
+  };
+  void open_columns(const AnswerLoss& loss, const std::vector<ReferenceFile>& references);
   // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"; also what packing lost.
   // Of several files one line each, with its name and share, and a last line.
   std::string describe() const;
@@ -26,6 +36,7 @@ struct RunData {
 
   std::vector<std::string> names;  // of the files
   std::deque<TokenFile> files;     // at fixed addresses
+  std::vector<std::unique_ptr<const TokenColumn>> columns{};
   Data data;
   int64_t seq_len;
   PackingOptions packing;

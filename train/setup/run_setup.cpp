@@ -291,6 +291,34 @@ void check_graphs(const RunSetup& s, Problems& problems) {
                  ": raise train.batch_size_per_device, or set it to false");
 }
 
+// Keys that only other losses read, and data that losses of answers cannot have.
+void check_loss(const RunSetup& s, Problems& problems) {
+  const AnswerLoss &loss = s.config.loss, unset;
+  const auto only = [&](const char* key, bool is_set, bool is_read, const char* read_by) {
+    problems.check(!is_set || is_read, key, " has no effect with train.loss = \"", loss.kind,
+                   "\": remove it, or set train.loss to ", read_by);
+  };
+  const bool dpo = loss.kind == LossKind::dpo, ipo = loss.kind == LossKind::ipo,
+             policy = loss.kind == LossKind::policy;
+  only("preference.beta", loss.beta != unset.beta, loss.has_pairs(), "\"dpo\", \"ipo\" or \"orpo\"");
+  only("preference.label_smoothing", loss.label_smoothing > 0, dpo, "\"dpo\"");
+  only("preference.reference_free", loss.reference_free, dpo, "\"dpo\"");
+  only("preference.sft_weight", loss.sft_weight > 0, dpo || ipo, "\"dpo\" or \"ipo\"");
+  only("policy.clip_low", loss.clip_low != unset.clip_low, policy, "\"policy\"");
+  only("policy.clip_high", loss.clip_high != unset.clip_high, policy, "\"policy\"");
+  only("policy.kl_weight", loss.kl_weight > 0, policy, "\"policy\"");
+  only("policy.ratio", loss.ratio != unset.ratio, policy, "\"policy\"");
+  only("policy.mean", loss.mean != unset.mean, policy, "\"policy\"");
+  if (!loss.is_used()) return;
+  const Packing packing = s.config.data.packing;
+  problems.check(packing == Packing::best_fit || packing == Packing::none, "train.loss = \"", loss.kind,
+                 "\" compares whole answers, which data.packing = \"", packing,
+                 "\" could cut: set data.packing = \"best_fit\" or \"none\"");
+  problems.check(!s.model.vision, "train.loss = \"", loss.kind,
+                 "\" does not train models that read images: "
+                 "set train.loss = \"sft\"");
+}
+
 // Sizes that are each in bounds but too large together.
 void check_sizes(const RunSetup& s, Problems& problems) {
   problems.check(s.config.log.sample_length <= s.model.max_positions,
@@ -499,6 +527,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (modeled) problems.attempt([&] { set_adapters(setup); });
   if (modeled && batched) divide_model(setup, problems);
   if (modeled && batched) check_sizes(setup, problems);
+  if (modeled) check_loss(setup, problems);
   if (batched) check_learning_rate(setup, problems);
   if (batched && placed) check_graphs(setup, problems);
   if (modeled && batched && placed) problems.attempt([&] { set_hosts(setup, place); });

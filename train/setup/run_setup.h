@@ -68,6 +68,11 @@ struct RunSetup {
     return given > 0 ? given : std::min<int64_t>(256, model.max_positions);
   }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
+  // Tokens whose logits exist at once: of whole sequences, where the loss is that of whole answers.
+  int64_t head_chunk() const {
+    const int64_t chunk = config.train.head_chunk, S = seq_len();
+    return config.loss.is_used() ? std::max<int64_t>(1, chunk / S) * S : chunk;
+  }
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };

@@ -32,6 +32,7 @@ Engine::Lane Engine::lane_of(const Action& action, int layer, int lane) {
          .context = context(inputs, losses_of(at), buffers_.saved(action)),
          .rows = inputs.rows(),
          .x = buffers_.input_of(action, layer, lane, inputs.rows())};
+  if (setup_.config.loss.is_used()) l.context.answers = inputs.answers(factors_);
   l.context.dropout = draws_[at];
   l.context.input_gradient = layer > whole_.first_trained_layer();
   return l;
@@ -55,25 +56,44 @@ Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) 
           .losses = losses,
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32,
-          .head_chunk = setup_.config.train.head_chunk,
+          .head_chunk = setup_.head_chunk(),
           .recompute = setup_.config.train.recompute == Recompute::selective};
 }
 
 void Engine::sum_losses() {
   if (!has_losses()) return;
-  const float* losses = losses_.host.as<float>();
-  auto sequence = sequence_losses_.begin();
-  for (double& lane : lane_losses_) {
-    lane = 0;
-    for (int64_t row = 0; row < setup_.batching.lane_sequences; ++row, ++sequence) {
-      *sequence = 0;
-      for (int64_t t = 0; t < setup_.seq_len(); ++t) {
-        const auto loss = static_cast<double>(*losses++);
-        lane += loss;
-        *sequence += loss;
+  const int64_t rows = setup_.batching.lane_sequences, S = setup_.seq_len();
+  size_t sequence = 0;
+  for (size_t lane = 0; lane < lane_losses_.size(); ++lane) {
+    const Tensor losses = losses_.host.slice(lane, lane + 1).view({lane_tokens()});
+    lane_losses_[lane] = 0;
+    for (int64_t row = 0; row < rows; ++row, ++sequence) {
+      double& sum = sequence_losses_[sequence];
+      sum = 0;
+      if (setup_.config.loss.is_used()) {
+        answers_[sequence] = sums_of_sequence(inputs_[lane], losses, row, factors_);
+        sum = answers_[sequence].loss;
+        lane_losses_[lane] += sum;
+        continue;
+      }
+      for (int64_t t = row * S; t < (row + 1) * S; ++t) {
+        const auto loss = static_cast<double>(losses.as<float>()[t]);
+        lane_losses_[lane] += loss;
+        sum += loss;
       }
     }
   }
+}
+
+AnswerSums Engine::sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
+                                    const AnswerFactors& factors) const {
+  const int64_t S = setup_.seq_len();
+  return sums_of_answers({.dnll = losses,  // not written
+                          .nll = losses,
+                          .targets = inputs.host_targets(),
+                          .inputs = inputs.host_answers(factors),
+                          .first = row * S,
+                          .end = (row + 1) * S});
 }
 
 }  // namespace flatshard

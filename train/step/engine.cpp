@@ -45,6 +45,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
     inputs_.emplace_back(setup, setup.batching.lane_sequences, memory);
     draws_.push_back({.seed = static_cast<uint64_t>(setup.config.run.seed), .step = 0});
   }
+  if (setup.config.loss.is_used()) answers_.resize(sequence_losses_.size());
   losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
   norm_ = Mirror(memory.staging, optimizer_.norm());
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());

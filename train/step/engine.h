@@ -28,21 +28,26 @@ struct StepOrder {
   int64_t update;     // number of the update, from 1
   double lr;
   double loss_scale;
-  int64_t targets;  // in the global batch
+  int64_t targets;         // in the global batch
+  AnswerCounts answers{};  // the same, for a loss of whole answers
 };
 
 // The results of a step, once the device has finished.
 struct StepResult {
-  // Per local lane, in order; scaled by loss_scale / targets. Zero except in the last stage.
+  // Per local lane, in order; scaled by loss_scale / targets, or as factors_of() says. Zero except in the
+  // last stage.
   std::span<const double> lane_losses;
   std::span<const double> sequence_losses;  // the same, of each sequence of these lanes
+  std::span<const AnswerSums> answers;      // the same, for a loss of whole answers
   double grad_norm;
   bool finite;  // if false, nothing was updated
 };
 
-// The loss of one sequence in an evaluation, summed over its targets; zero except in the last stage.
+// The loss of one sequence in an evaluation, summed over its targets, and what a loss of whole answers sums,
+// by factors of 1; zero except in the last stage.
 struct SequenceLoss {
   double sum, targets;
+  AnswerSums answers{};
 };
 
 using Tokens = std::vector<int32_t>;
@@ -64,6 +69,8 @@ class Engine {
   StepResult step(const Data& data, const StepOrder& order);
   // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
+  // The losses of all places of these sequences; zero except in the last stage, and where there is no target.
+  std::vector<float> target_losses(const Data& data, int64_t batch);
   // Continues each prompt by its likeliest tokens, until one of `ends` or RunSetup::sample_length() tokens
   // with the prompt. Every rank computes all texts, of which the last stage has the tokens: share() makes
   // them known to all, and ends the work if it returns false. Texts do not depend on the number of ranks.
@@ -142,10 +149,15 @@ class Engine {
   Context context(const LaneInputs& inputs, const Tensor& losses, Arena& saved);
   Context context(const Batch& batch, const Tensor& losses, Arena& saved);
   void sum_losses();
+  AnswerSums sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
+                              const AnswerFactors& factors) const;
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   void set_target_weights(double value);
 
   // evaluation_step.cpp
+  // Calls take(inputs, losses) with those of an evaluation batch, on the host.
+  template <class Take>
+  void measure(const Data& data, int64_t batch, bool has_answers, Take&& take);
   void forward_only(Context& c, const RowCounts& rows, const RowCounts& most);
 
   // sampling_step.cpp
@@ -173,9 +185,11 @@ class Engine {
   std::vector<LaneInputs> inputs_;  // per local lane, in the order of micro-steps
   std::vector<RandomDraw> draws_;   // their random numbers
   Mirror losses_;                   // (lane, token)
+  AnswerFactors factors_;           // of the step, for a loss of whole answers
   Mirror norm_, nonfinite_;
   std::vector<double> lane_losses_, sequence_losses_;
-  std::vector<Graph> graphs_;  // one per micro-step, with run.cuda_graphs
+  std::vector<AnswerSums> answers_;  // of sequences
+  std::vector<Graph> graphs_;        // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;
 };
 

@@ -1,14 +1,15 @@
+#include <algorithm>
 #include <utility>
 
 #include "train/step/engine.h"
 
 namespace flatshard {
 
-// A sequence's loss does not depend on which rank computes it or on the rest of its batch.
-std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
+template <class Take>
+void Engine::measure(const Data& data, int64_t batch_index, bool has_answers, Take&& take) {
   const ArenaScope scope(memory_.batch), staging(memory_.staging);
   const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
-  LaneInputs inputs(setup_, B, memory_);
+  LaneInputs inputs(setup_, B, memory_, has_answers);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
   set_target_weights(1);
   inputs.read(data, batch_index, data_rank(), compute_);
@@ -16,18 +17,34 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   forward_only(c, inputs.rows(), setup_.most_rows(B));
   losses.download(compute_);
   compute_.sync();
+  if (has_losses()) take(inputs, losses.host);
+}
 
-  const int32_t* targets = inputs.host_targets().as<int32_t>();
-  std::vector<SequenceLoss> result;
-  for (int64_t row = 0; row < B; ++row) {
-    SequenceLoss sequence{0, 0};
-    for (int64_t t = row * S; has_losses() && t < (row + 1) * S; ++t) {
-      sequence.sum += static_cast<double>(losses.host.as<float>()[t]);
-      sequence.targets += targets[t] >= 0 ? 1 : 0;
+// A sequence's loss does not depend on which rank computes it or on the rest of its batch.
+std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
+  const int64_t S = setup_.seq_len();
+  std::vector<SequenceLoss> result(static_cast<size_t>(setup_.eval_sequences), SequenceLoss{0, 0});
+  measure(data, batch_index, true, [&](const LaneInputs& inputs, const Tensor& losses) {
+    const int32_t* targets = inputs.host_targets().as<int32_t>();
+    for (int64_t row = 0; row < std::ssize(result); ++row) {
+      SequenceLoss& sequence = result[static_cast<size_t>(row)];
+      for (int64_t t = row * S; t < (row + 1) * S; ++t) {
+        sequence.sum += static_cast<double>(losses.as<float>()[t]);
+        sequence.targets += targets[t] >= 0 ? 1 : 0;
+      }
+      if (setup_.config.loss.is_used())
+        sequence.answers = sums_of_sequence(inputs, losses, row, {.mean = 1, .sft = 0});
     }
-    result.push_back(sequence);
-  }
+  });
   return result;
+}
+
+std::vector<float> Engine::target_losses(const Data& data, int64_t batch_index) {
+  std::vector<float> all(static_cast<size_t>(setup_.eval_sequences * setup_.seq_len()));
+  measure(data, batch_index, false, [&](const LaneInputs&, const Tensor& losses) {
+    std::copy_n(losses.as<float>(), losses.size(), all.begin());
+  });
+  return all;
 }
 
 namespace {

@@ -13,13 +13,18 @@ int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
          size_of_moves(vision, rows);
 }
 
+// A unit has at least two tokens of every answer.
+int64_t most_units(const AnswerLoss& loss, int64_t tokens) {
+  return std::max<int64_t>(1, tokens / (loss.has_pairs() ? 4 : 2));
+}
+
 Frames frames_of(const ImageInputs& host) {
   return {{host.frames.as<int32_t>(), static_cast<size_t>(host.frames.size())}, host.positions};
 }
 
 }  // namespace
 
-LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory)
+LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory, bool has_answers)
     : vision_(setup.model.vision),
       tokens_(sequences * setup.seq_len()),
       has_axes_(family(setup.model.family).rope_axes),
@@ -29,6 +34,13 @@ LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& mem
   text_ = Mirror(memory.staging,
                  memory.batch.alloc(DType::i32, {(has_axes_ ? 6 : 3) * tokens_ + most_documents + 1}));
   batch_ = text_in(text_.device);
+  if (has_answers && setup.config.loss.is_used()) {
+    loss_ = setup.config.loss;
+    unit_count_ = most_units(*loss_, tokens_);
+    units_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {unit_count_, 3}));
+    values_ =
+        Mirror(memory.staging, memory.batch.alloc(DType::f32, {std::ssize(columns_of(*loss_)), tokens_}));
+  }
   if (!vision_) return;
   patches_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {most_.patches, vision_->patch_width()}));
   indices_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {size_of_indices(*vision_, most_)}));
@@ -41,6 +53,13 @@ Batch LaneInputs::text_in(const Tensor& space) const {
           .positions = part(1),
           .targets = part(2),
           .boundaries = space.slice((has_axes_ ? 6 : 3) * tokens_, space.size())};
+}
+
+AnswerInputs LaneInputs::answers_in(bool on_device, const AnswerFactors& factors) const {
+  return {.loss = *loss_,
+          .factors = factors,
+          .units = (on_device ? units_.device : units_.host).slice(0, unit_count_),
+          .values = on_device ? values_.device : values_.host};
 }
 
 Tensor LaneInputs::axes_in(const Tensor& space) const {
@@ -74,7 +93,9 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
                     .frames = room.frames,
                     .rows = room.rows};
   }
+  if (loss_) space.answers = {.units = units_.host, .values = values_.host};
   const Batch on_host = data.read(data_step, lane, space);
+  if (loss_) unit_count_ = on_host.answers.units.shape[0];
   if (vision_) take_images(on_host.images, stream);
   if (has_axes_) {
     const Frames frames = frames_of(images_in(indices_.host, patches_.host, rows_));
@@ -82,6 +103,10 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
                axes_in(text_.host));
   }
   text_.upload(stream);
+  if (loss_) {
+    units_.upload(stream);
+    values_.upload(stream);
+  }
   batch_ = text_in(text_.device);
   batch_.boundaries = batch_.boundaries.slice(0, on_host.boundaries.size());
   if (has_axes_) batch_.positions = axes_in(text_.device);
@@ -89,6 +114,10 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
 
 void LaneInputs::plan_read(Stream& stream) const {
   text_.upload(stream);
+  if (loss_) {
+    units_.upload(stream);
+    values_.upload(stream);
+  }
   if (!vision_) return;
   indices_.upload(stream);
   patches_.upload(stream, most_.patches);

@@ -14,8 +14,8 @@ namespace flatshard {
 class LaneInputs {
  public:
   LaneInputs() = default;
-  // Before the first read the batch is as large as it can be.
-  LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory);
+  // Before the first read the batch is as large as it can be. Without answers, it has none for the loss.
+  LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory, bool has_answers = true);
 
   // Reads the data of a lane and enqueues the copies to the device. The host tensors stay unchanged until the
   // next read.
@@ -27,19 +27,26 @@ class LaneInputs {
   const ImageInputs& images() const { return images_; }  // the same
   const RowCounts& rows() const { return rows_; }
   Tensor host_targets() const { return text_in(text_.host).targets; }
+  // Of a loss of whole answers: on the device, and on the host.
+  AnswerInputs answers(const AnswerFactors& factors) const { return answers_in(true, factors); }
+  AnswerInputs host_answers(const AnswerFactors& factors) const { return answers_in(false, factors); }
 
  private:
   Batch text_in(const Tensor& space) const;
   Tensor axes_in(const Tensor& space) const;  // the positions of tokens in time, row and column
   ImageInputs images_in(const Tensor& indices, const Tensor& patches, const RowCounts& rows) const;
+  AnswerInputs answers_in(bool on_device, const AnswerFactors& factors) const;
   void take_images(const ImageBatch& on_host, Stream& stream);
 
   std::optional<VisionConfig> vision_{};
+  std::optional<AnswerLoss> loss_{};  // of whole answers
   int64_t tokens_ = 0;
   bool has_axes_ = false;
   RowCounts most_{}, rows_{};
   Mirror text_;               // tokens, positions, targets, positions on axes, boundaries
   Mirror patches_, indices_;  // indices: positions of patches, frames, rows, and moves
+  Mirror units_, values_;     // of answers
+  int64_t unit_count_ = 0;
   Batch batch_;
   ImageInputs images_{};
 };

@@ -1,5 +1,6 @@
 #include "train/step/losses.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "comm/sharded_unit.h"
@@ -43,30 +44,60 @@ std::vector<FileLoss> losses_by_file(const Data& data, int64_t data_step, std::s
   return files;
 }
 
-std::optional<double> evaluation_loss(Engine& engine, const Data& data, const std::string& path, World& world,
-                                      const std::function<bool()>& interrupted) {
+std::vector<double> values_of(std::span<const AnswerSums> answers) {
+  std::vector<double> values;
+  for (AnswerSums sums : answers) values.insert(values.end(), sums.values().begin(), sums.values().end());
+  return values;
+}
+
+std::vector<AnswerSums> answers_in(std::span<const double> values) {
+  std::vector<AnswerSums> answers(values.size() / AnswerSums::kCount);
+  for (size_t i = 0; i < answers.size(); ++i)
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(i * AnswerSums::kCount), AnswerSums::kCount,
+                answers[i].values().begin());
+  return answers;
+}
+
+namespace {
+
+// Of the sums of all sequences, whose factors were 1.
+double mean_loss(const AnswerLoss& loss, const AnswerSums& s) {
+  const AnswerFactors factors = factors_of(loss, s.units, s.tokens, s.chosen_tokens, 1);
+  return s.loss * static_cast<double>(factors.mean) - s.chosen * static_cast<double>(factors.sft);
+}
+
+}  // namespace
+
+std::optional<EvaluationLoss> evaluation_loss(Engine& engine, const AnswerLoss& loss, const Data& data,
+                                              const std::string& path, World& world,
+                                              const std::function<bool()>& interrupted) {
+  constexpr size_t kOfSequence = 2 + AnswerSums::kCount;
   double sum = 0, targets = 0;
+  AnswerSums answers;
   for (int64_t batch = 0; batch < data.steps_per_epoch(); ++batch) {
-    std::vector<double> mine;  // {sum, targets} of each row, and whether to stop
+    std::vector<double> mine;  // of each row {sum, targets, answers}, and whether to stop
     for (const SequenceLoss& s : engine.evaluate(data, batch)) {
       mine.push_back(s.sum);
       mine.push_back(s.targets);
+      const std::vector<double> values = values_of({&s.answers, 1});
+      mine.insert(mine.end(), values.begin(), values.end());
     }
     mine.push_back(interrupted());
     const std::vector<double> all = world.all_gather(mine, "evaluation losses");
     bool stops = false;
     for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
       const size_t end = begin + mine.size() - 1;
-      for (size_t i = begin; i < end; i += 2) {
+      for (size_t i = begin; i < end; i += kOfSequence) {
         sum += all[i];
         targets += all[i + 1];
+        answers += answers_in({&all[i + 2], AnswerSums::kCount}).front();
       }
       stops = stops || all[end] != 0;
     }
     if (stops && batch + 1 < data.steps_per_epoch()) return {};
   }
   check(targets > 0, path, " has no targets to evaluate on");
-  return sum / targets;
+  return EvaluationLoss{loss.is_used() ? mean_loss(loss, answers) : sum / targets, answers};
 }
 
 }  // namespace flatshard

@@ -46,7 +46,7 @@ void Engine::plan_first_and_last_values() {
 }
 
 void Engine::plan_evaluation() {
-  if (named_files(setup_.config.data.eval).empty()) return;
+  if (named_files(setup_.config.data.eval).empty() && !setup_.config.loss.has_reference()) return;
   const ArenaScope scope(memory_.batch);
   const ArenaScope staging(memory_.staging);
   const int64_t tokens = setup_.eval_sequences * setup_.seq_len();

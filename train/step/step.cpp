@@ -18,7 +18,14 @@ namespace flatshard {
 
 StepResult Engine::step(const Data& data, const StepOrder& order) {
   read_batches(data, order.data_step);
-  set_target_weights(order.loss_scale / static_cast<double>(order.targets));
+  if (setup_.config.loss.is_used()) {
+    const AnswerCounts& of = order.answers;
+    factors_ = factors_of(setup_.config.loss, static_cast<double>(of.units), static_cast<double>(of.tokens),
+                          static_cast<double>(of.chosen_tokens), order.loss_scale);
+    set_target_weights(1);
+  } else {
+    set_target_weights(order.loss_scale / static_cast<double>(order.targets));
+  }
   accumulate(schedule_);
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
@@ -27,6 +34,7 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   sum_losses();
   return {.lane_losses = lane_losses_,
           .sequence_losses = sequence_losses_,
+          .answers = answers_,
           .grad_norm = *norm_.host.as<float>(),
           .finite = *nonfinite_.host.as<int32_t>() == 0};
 }

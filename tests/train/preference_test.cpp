@@ -1,0 +1,245 @@
+// Runs that learn from preferences and rollouts, as users start them: the losses of TRL, any number of ranks,
+// the reference, and what does not go together.
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "source_dir.h"
+#include "tests/checkpoint_content.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "text/data/token_file.h"
+#include "train/report/metrics.h"
+
+using namespace flatshard;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kGolden = str(kSourceDir, "/tests/golden/preferences/");
+
+json golden(const std::string& name) { return json::parse(test::read_file(kGolden + name)); }
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> trained;
+};
+
+Answer answer_of(const json& prompt, const json& completion) {
+  Answer answer{prompt.get<std::vector<int32_t>>(), std::vector<uint8_t>(prompt.size(), 0)};
+  for (const json& token : completion) {
+    answer.tokens.push_back(token.get<int32_t>());
+    answer.trained.push_back(1);
+  }
+  return answer;
+}
+
+void write_pairs(const std::string& path, const json& pairs) {
+  TokenWriter writer(path, 96);
+  for (const json& pair : pairs)
+    for (const char* const of : {"chosen", "rejected"}) {
+      const Answer answer = answer_of(pair["prompt"], pair[of]);
+      writer.add_document(answer.tokens, answer.trained);
+    }
+  writer.set_manifest(R"({"records":"pairs"})");
+  writer.finish();
+}
+
+void write_rollouts(const std::string& path) {
+  TokenWriter writer(path, 96);
+  for (const json& rollout : golden("rollouts.json")) {
+    const Answer answer = answer_of(rollout["prompt"], rollout["completion"]);
+    const auto logprobs = rollout["old_logps"].get<std::vector<float>>();
+    const std::vector<float> advantages(logprobs.size(), rollout["advantage"].get<float>());
+    writer.add_document(answer.tokens, answer.trained, {}, {.logprobs = logprobs, .advantages = advantages});
+  }
+  writer.set_manifest(R"({"records":"rollouts"})");
+  writer.finish();
+}
+
+// A folder with the files that runs learn from, and a config that makes TRL's steps of two answers or pairs.
+struct Lessons {
+  explicit Lessons(const std::string& name) : folder(name) {
+    fs::create_directories(folder);
+    write_pairs(file("pairs.tok"), golden("pairs.json")["pairs"]);
+    write_pairs(file("short_prompts.tok"), golden("pairs.json")["one_token_prompts"]);
+    write_rollouts(file("rollouts.tok"));
+    std::ofstream(file("config.toml")) << "[model]\ninit_from = \"" << kGolden << "model\"\n"
+                                       << R"(
+[data]
+train = "pairs.tok"
+seq_len = 40
+packing = "none"
+shuffle = false
+[train]
+steps = 3
+total_batch_size = 2
+lane_size = 1
+loss = "dpo"
+[optimizer]
+lr = 1e-2
+betas = [0.9, 0.999]
+grad_clip = 0
+[schedule]
+kind = "constant"
+[precision]
+compute = "fp32"
+[checkpoint]
+save_every = 0
+best_every = 0
+)";
+  }
+  std::string file(const std::string& name) const { return folder + "/" + name; }
+  test::Finished train(int ranks, const std::string& options) const {
+    const std::string again = options.find("--resume") == options.npos ? "--overwrite " : "";
+    return test::run_command("cd " + folder + " && " + test::launcher(ranks) + "@train config.toml " + again +
+                             options);
+  }
+  std::vector<StepMetrics> metrics(const std::string& run) const {
+    return read_metrics(file(run + "/metrics.jsonl"));
+  }
+  std::string folder;
+};
+
+double value_of(const std::vector<NamedValue<double>>& values, const std::string& name) {
+  for (const auto& of : values)
+    if (of.name == name) return of.value;
+  return NAN;
+}
+
+// The options of each case of golden.json.
+const std::vector<std::pair<std::string, std::string>> kCases{
+    {"dpo", ""},
+    {"dpo_sft", "--preference.sft_weight=0.5"},
+    {"ipo", "--train.loss=ipo"},
+    {"orpo", "--train.loss=orpo --data.train=short_prompts.tok"},
+    {"grpo",
+     "--train.loss=policy --data.train=rollouts.tok --policy.mean=answers --policy.clip_high=0.28 "
+     "--policy.kl_weight=0.04"},
+    {"gspo",
+     "--train.loss=policy --data.train=rollouts.tok --policy.mean=answers --policy.ratio=answer "
+     "--policy.clip_low=0.03 --policy.clip_high=0.04"},
+    {"dapo", "--train.loss=policy --data.train=rollouts.tok --policy.clip_high=0.28"}};
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+}  // namespace
+
+TEST_CASE("losses, gradients and what people watch are those of TRL") {
+  const Lessons lessons("preferences_trl");
+  const json all = golden("golden.json");
+  for (const auto& [name, options] : kCases) {
+    CAPTURE(name);
+    const test::Finished run = lessons.train(1, options + " --run.dir=" + name);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    const std::vector<StepMetrics> steps = lessons.metrics(name);
+    REQUIRE(steps.size() == 3);
+    for (size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      const json& expected = all[name]["steps"][i];
+      const double tolerance = i == 0 ? 1e-5 : 1e-4;  // Adam amplifies rounding
+      const auto is_close = [&](double value, const char* key) {
+        const double other = expected[key].get<double>();
+        CHECK_MESSAGE(std::abs(value - other) <= tolerance * std::max(1.0, std::abs(other)), key, ": ", value,
+                      " is not ", other);
+      };
+      is_close(steps[i].loss, "loss");
+      is_close(steps[i].grad_norm, "grad_norm");
+      if (expected.contains("margin")) {
+        is_close(value_of(steps[i].answers, "margin"), "margin");
+        is_close(value_of(steps[i].answers, "chosen_reward"), "chosen_reward");
+        is_close(value_of(steps[i].answers, "rejected_reward"), "rejected_reward");
+        if (i > 0 || name == "orpo") is_close(value_of(steps[i].answers, "accuracy"), "accuracy");
+      }
+      if (expected.contains("kl")) is_close(value_of(steps[i].answers, "kl"), "kl");
+      if (expected.contains("clip_share") && name != "gspo")  // whose share TRL counts by answers
+        is_close(value_of(steps[i].answers, "clip_share"), "clip_share");
+    }
+  }
+}
+
+TEST_CASE("one hash over ranks, strategies, stages, recomputation and chunks of the head") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const Lessons lessons("preferences_ranks");
+  const std::string four = "--train.total_batch_size=4 --data.shuffle=true ";
+  for (const std::string& loss :
+       {four, four + "--train.loss=policy --policy.kl_weight=0.1 --data.train=rollouts.tok",
+        four + "--lora.rank=2 --train.loss=orpo --data.train=short_prompts.tok"}) {
+    CAPTURE(loss);
+    const test::Finished one = lessons.train(1, loss + " --run.dir=one");
+    REQUIRE_MESSAGE(hash_of(one).size() == 64, one.output);
+    for (const auto& [ranks, options] :
+         {std::pair<int, std::string>{2, "--parallel.strategy=zero1"},
+          {4, "--train.recompute=true"},
+          {2, "--parallel.stages=2 --parallel.strategy=no_shard"},
+          {2, "--train.batch_size_per_device=2 --train.recompute=selective --parallel.offload=true"},
+          {1, "--train.head_chunk=7"}}) {
+      CAPTURE(options);
+      const test::Finished other = lessons.train(ranks, loss + " --run.dir=other " + options);
+      CHECK_MESSAGE(hash_of(other) == hash_of(one), other.output);
+      CHECK(lessons.metrics("other").back().loss == lessons.metrics("one").back().loss);
+      CHECK(lessons.metrics("other").back().answers.front().value ==
+            lessons.metrics("one").back().answers.front().value);
+    }
+  }
+}
+
+TEST_CASE(
+    "a run resumes bit for bit, and makes a missing reference again from the weights that it began with") {
+  const Lessons lessons("preferences_resume");
+  const std::string options = "--train.steps=4 --checkpoint.save_every=2 --run.dir=";
+  const test::Finished whole = lessons.train(1, options + "whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  CHECK(has(whole.output, ".reference"));
+  const test::Finished again = lessons.train(1, options + "again");
+  CHECK(hash_of(again) == hash_of(whole));
+  CHECK_FALSE(has(again.output, ".reference"));  // it is kept
+  const test::Finished resumed = lessons.train(1, options + "resumed --resume whole/step-2");
+  CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
+  int removed = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(lessons.folder))
+    if (entry.path().extension() == ".reference") removed += fs::remove(entry.path());
+  REQUIRE(removed == 1);
+  const test::Finished without = lessons.train(1, options + "without --resume whole/step-2");
+  CHECK_MESSAGE(hash_of(without) == hash_of(whole), without.output);
+  CHECK(has(without.output, ".reference"));
+}
+
+TEST_CASE("an evaluation has the loss, the margin and the accuracy of its pairs") {
+  const Lessons lessons("preferences_eval");
+  const std::string options =
+      " --data.eval=pairs.tok --train.eval_every=1 --train.steps=2 --train.total_batch_size=6 ";
+  const test::Finished run = lessons.train(1, options + "--run.dir=one");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::vector<StepMetrics> steps = lessons.metrics("one");
+  REQUIRE(steps.size() == 2);
+  // All pairs are in each batch, so that a step begins with what the evaluation before it found.
+  CHECK(*steps[0].eval_loss == doctest::Approx(steps[1].loss).epsilon(1e-6));
+  CHECK(value_of(steps[0].eval_answers, "margin") ==
+        doctest::Approx(value_of(steps[1].answers, "margin")).epsilon(1e-6));
+  CHECK(value_of(steps[0].eval_answers, "accuracy") == value_of(steps[1].answers, "accuracy"));
+  CHECK(has(run.output, "accuracy"));
+}
+
+TEST_CASE("losses of answers refuse what they cannot learn from, and keys that only others read") {
+  const Lessons lessons("preferences_refused");
+  for (const auto& [options, words] :
+       {std::pair<std::string, std::string>{"--train.loss=sft", "learns from samples"},
+        {"--data.train=rollouts.tok", "learns from pairs"},
+        {"--train.loss=policy", "learns from rollouts"},
+        {"--data.packing=wrapped", "set data.packing = \"best_fit\" or \"none\""},
+        {"--policy.kl_weight=0.1", "policy.kl_weight has no effect with train.loss = \"dpo\""},
+        {"--train.loss=orpo --preference.sft_weight=1", "preference.sft_weight has no effect"},
+        {"--data.seq_len=6", "none of its 6 pairs fits data.seq_len = 6"}}) {
+    CAPTURE(options);
+    const test::Finished run = lessons.train(1, options + " --run.dir=run");
+    CHECK(run.exit_code != 0);
+    CHECK_MESSAGE(has(run.output, words), run.output);
+  }
+}

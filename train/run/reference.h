@@ -1,0 +1,48 @@
+#pragma once
+// The log-probabilities of answers under the weights that a run starts from, with which DPO, IPO and a
+// policy's divergence compare those of the model. They are computed once, before the first step, by the model
+// itself, and kept beside each token file, in FILE.HASH.reference: the hash is that of what they depend on,
+// so that values of other tokens, weights or precisions are never taken.
+
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/run/run_inputs.h"
+#include "train/step/engine.h"
+
+namespace flatshard {
+
+class Reference {
+ public:
+  // Collective. Nothing is missing if the loss has no reference. The arguments must outlive it.
+  Reference(const RunSetup& setup, const RunInputs& inputs, World& world);
+
+  // Whether a file is, on any rank.
+  bool is_missing() const { return is_missing_; }
+  // Computes the files that are missing. The engine has the initial weights. Collective.
+  void make(Engine& engine);
+  // What it made, for the header; "" if nothing.
+  const std::string& line() const { return line_; }
+
+  struct File {
+    std::string tokens, identity;  // the token file, and what its values depend on, as JSON
+    std::string path() const;
+  };
+  // Of the files of data.train, and then of data.eval.
+  const std::vector<File>& files() const { return files_; }
+
+ private:
+  void make(const File& file, Engine& engine);
+
+  const RunSetup& setup_;
+  World& world_;
+  std::vector<File> files_;
+  bool is_missing_ = false;
+  std::string line_;
+};
+
+// Opens the columns that the loss reads, of all inputs.
+void open_columns(const AnswerLoss& loss, const Reference& reference, RunInputs& inputs);
+
+}  // namespace flatshard
