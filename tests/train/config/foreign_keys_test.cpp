@@ -96,14 +96,18 @@ TEST_CASE("a key that resembles none of ours is not answered with a guess") {
   CHECK(test::missing_from(unknown_section(known(), "foo"),
                            {"[foo]",
                             "[run], [model], [model.rope_scaling], [lora], [quant], [data], [train], "
-                            "[optimizer], [schedule], [precision], [parallel], [checkpoint], [log]"}) == "");
+                            "[preference], [policy], [optimizer], [schedule], [precision], [parallel], "
+                            "[checkpoint], [log]"}) == "");
 }
 
 TEST_CASE("what does not exist here is said plainly, and what exists is named") {
-  for (const std::string key : {"dpo.beta", "beta", "dpo.max_prompt_length", "rl", "loss_type"}) {
+  for (const std::string key : {"ppo.lr", "reward_model", "num_generations"}) {
     CAPTURE(key);
-    CHECK(missing(key, {"no such setting", "next token"}) == "");
+    CHECK(missing(key, {"no such setting", "no reward models", "train.loss"}) == "");
   }
+  CHECK(missing("dpo_beta", {"preference.beta"}) == "");
+  CHECK(missing("loss_type", {"train.loss", "orpo"}) == "");
+  CHECK(missing("ref_model", {"no such setting", "kept beside the tokens"}) == "");
   for (const std::string key : {"log.wandb", "wandb.project", "wandb_entity", "metric_logger.log_dir"}) {
     CAPTURE(key);
     CHECK(missing(key, {"no such setting", "metrics.jsonl", "report.html"}) == "");
