@@ -3,15 +3,11 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
-#include "source_dir.h"
-#include "tests/checkpoint_content.h"
 #include "tests/test.h"
-#include "tests/workshop.h"
-#include "text/data/token_file.h"
+#include "tests/train/lessons.h"
 #include "train/report/metrics.h"
 
 using namespace flatshard;
@@ -20,92 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kGolden = str(kSourceDir, "/tests/golden/preferences/");
-
-json golden(const std::string& name) { return json::parse(test::read_file(kGolden + name)); }
+using test::Lessons;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-struct Answer {
-  std::vector<int32_t> tokens;
-  std::vector<uint8_t> trained;
-};
-
-Answer answer_of(const json& prompt, const json& completion) {
-  Answer answer{prompt.get<std::vector<int32_t>>(), std::vector<uint8_t>(prompt.size(), 0)};
-  for (const json& token : completion) {
-    answer.tokens.push_back(token.get<int32_t>());
-    answer.trained.push_back(1);
-  }
-  return answer;
+std::vector<StepMetrics> metrics_of(const Lessons& lessons, const std::string& run) {
+  return read_metrics(lessons.file(run + "/metrics.jsonl"));
 }
-
-void write_pairs(const std::string& path, const json& pairs) {
-  TokenWriter writer(path, 96);
-  for (const json& pair : pairs)
-    for (const char* const of : {"chosen", "rejected"}) {
-      const Answer answer = answer_of(pair["prompt"], pair[of]);
-      writer.add_document(answer.tokens, answer.trained);
-    }
-  writer.set_manifest(R"({"records":"pairs"})");
-  writer.finish();
-}
-
-void write_rollouts(const std::string& path) {
-  TokenWriter writer(path, 96);
-  for (const json& rollout : golden("rollouts.json")) {
-    const Answer answer = answer_of(rollout["prompt"], rollout["completion"]);
-    const auto logprobs = rollout["old_logps"].get<std::vector<float>>();
-    const std::vector<float> advantages(logprobs.size(), rollout["advantage"].get<float>());
-    writer.add_document(answer.tokens, answer.trained, {}, {.logprobs = logprobs, .advantages = advantages});
-  }
-  writer.set_manifest(R"({"records":"rollouts"})");
-  writer.finish();
-}
-
-// A folder with the files that runs learn from, and a config that makes TRL's steps of two answers or pairs.
-struct Lessons {
-  explicit Lessons(const std::string& name) : folder(name) {
-    fs::create_directories(folder);
-    write_pairs(file("pairs.tok"), golden("pairs.json")["pairs"]);
-    write_pairs(file("short_prompts.tok"), golden("pairs.json")["one_token_prompts"]);
-    write_rollouts(file("rollouts.tok"));
-    std::ofstream(file("config.toml")) << "[model]\ninit_from = \"" << kGolden << "model\"\n"
-                                       << R"(
-[data]
-train = "pairs.tok"
-seq_len = 40
-packing = "none"
-shuffle = false
-[train]
-steps = 3
-total_batch_size = 2
-lane_size = 1
-loss = "dpo"
-[optimizer]
-lr = 1e-2
-betas = [0.9, 0.999]
-grad_clip = 0
-[schedule]
-kind = "constant"
-[precision]
-compute = "fp32"
-[checkpoint]
-save_every = 0
-best_every = 0
-)";
-  }
-  std::string file(const std::string& name) const { return folder + "/" + name; }
-  test::Finished train(int ranks, const std::string& options) const {
-    const std::string again = options.find("--resume") == options.npos ? "--overwrite " : "";
-    return test::run_command("cd " + folder + " && " + test::launcher(ranks) + "@train config.toml " + again +
-                             options);
-  }
-  std::vector<StepMetrics> metrics(const std::string& run) const {
-    return read_metrics(file(run + "/metrics.jsonl"));
-  }
-  std::string folder;
-};
 
 double value_of(const std::vector<NamedValue<double>>& values, const std::string& name) {
   for (const auto& of : values)
@@ -133,12 +50,12 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 
 TEST_CASE("losses, gradients and what people watch are those of TRL") {
   const Lessons lessons("preferences_trl");
-  const json all = golden("golden.json");
+  const json all = test::golden_preferences("golden.json");
   for (const auto& [name, options] : kCases) {
     CAPTURE(name);
     const test::Finished run = lessons.train(1, options + " --run.dir=" + name);
     REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-    const std::vector<StepMetrics> steps = lessons.metrics(name);
+    const std::vector<StepMetrics> steps = metrics_of(lessons, name);
     REQUIRE(steps.size() == 3);
     for (size_t i = 0; i < 3; ++i) {
       CAPTURE(i);
@@ -183,9 +100,9 @@ TEST_CASE("one hash over ranks, strategies, stages, recomputation and chunks of 
       CAPTURE(options);
       const test::Finished other = lessons.train(ranks, loss + " --run.dir=other " + options);
       CHECK_MESSAGE(hash_of(other) == hash_of(one), other.output);
-      CHECK(lessons.metrics("other").back().loss == lessons.metrics("one").back().loss);
-      CHECK(lessons.metrics("other").back().answers.front().value ==
-            lessons.metrics("one").back().answers.front().value);
+      CHECK(metrics_of(lessons, "other").back().loss == metrics_of(lessons, "one").back().loss);
+      CHECK(metrics_of(lessons, "other").back().answers.front().value ==
+            metrics_of(lessons, "one").back().answers.front().value);
     }
   }
 }
@@ -203,7 +120,7 @@ TEST_CASE(
   const test::Finished resumed = lessons.train(1, options + "resumed --resume whole/step-2");
   CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
   int removed = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(lessons.folder))
+  for (const fs::directory_entry& entry : fs::directory_iterator(lessons.file("")))
     if (entry.path().extension() == ".reference") removed += fs::remove(entry.path());
   REQUIRE(removed == 1);
   const test::Finished without = lessons.train(1, options + "without --resume whole/step-2");
@@ -217,7 +134,7 @@ TEST_CASE("an evaluation has the loss, the margin and the accuracy of its pairs"
       " --data.eval=pairs.tok --train.eval_every=1 --train.steps=2 --train.total_batch_size=6 ";
   const test::Finished run = lessons.train(1, options + "--run.dir=one");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  const std::vector<StepMetrics> steps = lessons.metrics("one");
+  const std::vector<StepMetrics> steps = metrics_of(lessons, "one");
   REQUIRE(steps.size() == 2);
   // All pairs are in each batch, so that a step begins with what the evaluation before it found.
   CHECK(*steps[0].eval_loss == doctest::Approx(steps[1].loss).epsilon(1e-6));

@@ -51,25 +51,28 @@ Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std:
           {"wide", c.wide},   {"marks", marks}, {"series", drawn}};
 }
 
-// The losses of several files of data, if any run has them.
-void add_losses_by_file(const std::vector<NamedCurves>& runs, Json& charts) {
+// Named curves, of those names or of all, if any run has them; the ones of evaluations as dots.
+void add_named(const std::vector<NamedCurves>& runs, const Chart& chart,
+               std::vector<NamedValue<ThinnedCurve>> RunCurves::*curves,
+               std::vector<NamedValue<ThinnedCurve>> RunCurves::*eval_curves,
+               const std::vector<std::string>& names, Json& charts) {
   Json drawn = Json::array();
   for (size_t run = 0; run < runs.size(); ++run) {
-    const auto add = [&](const std::vector<NamedValue<ThinnedCurve>>& files, const char* suffix, bool dots) {
-      for (const auto& [name, curve] : files)
-        if (!curve.empty())
+    const auto add = [&](const std::vector<NamedValue<ThinnedCurve>>& all, const char* suffix, bool dots) {
+      for (const auto& [name, curve] : all)
+        if (!curve.empty() && (names.empty() || std::find(names.begin(), names.end(), name) != names.end()))
           drawn.push_back(
               {{"run", run}, {"name", name + suffix}, {"dots", dots}, {"points", points_json(curve)}});
     };
-    add(runs[run].curves->file_losses, "", false);
-    add(runs[run].curves->file_eval_losses, " (eval)", true);
+    add(runs[run].curves->*curves, "", false);
+    add(runs[run].curves->*eval_curves, " (eval)", true);
   }
   if (drawn.empty()) return;
-  charts.push_back({{"title", "Loss by file"},
-                    {"unit", "nats/token"},
-                    {"from_zero", false},
-                    {"log", true},
-                    {"wide", false},
+  charts.push_back({{"title", chart.title},
+                    {"unit", chart.unit},
+                    {"from_zero", chart.from_zero},
+                    {"log", chart.log},
+                    {"wide", chart.wide},
                     {"marks", Json::array()},
                     {"series", drawn}});
 }
@@ -97,9 +100,21 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   const auto add = [&](const Chart& chart, const std::vector<Series>& series) {
     charts.push_back(chart_json(runs, chart, series));
   };
-  add({.title = "Loss", .unit = "nats/token", .log = true, .wide = true},
+  const bool of_answers =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->answers.empty(); });
+  add({.title = "Loss", .unit = of_answers ? "" : "nats/token", .log = true, .wide = true},
       {{"train", &RunCurves::loss}, {"eval", &RunCurves::eval_loss, true}});
-  add_losses_by_file(runs, charts);
+  add_named(runs, {.title = "Loss by file", .unit = "nats/token", .log = true}, &RunCurves::file_losses,
+            &RunCurves::file_eval_losses, {}, charts);
+  const auto add_answers = [&](const Chart& chart, const std::vector<std::string>& names) {
+    add_named(runs, chart, &RunCurves::answers, &RunCurves::eval_answers, names, charts);
+  };
+  add_answers({.title = "Pairs in the right order", .unit = "share", .from_zero = true}, {"accuracy"});
+  add_answers({.title = "Rewards", .unit = "nats"}, {"margin", "chosen_reward", "rejected_reward"});
+  add_answers({.title = "Log-probabilities of answers", .unit = "nats"},
+              {"chosen_logprob", "rejected_logprob"});
+  add_answers({.title = "Divergence from the reference", .unit = "nats/token", .from_zero = true}, {"kl"});
+  add_answers({.title = "Clipped ratios", .unit = "share of tokens", .from_zero = true}, {"clip_share"});
   add({.title = "Learning rate", .unit = "", .from_zero = true}, {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .unit = "", .from_zero = true, .log = true},
       {{"norm", &RunCurves::grad_norm}});

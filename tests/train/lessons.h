@@ -1,0 +1,30 @@
+#pragma once
+// A folder with pairs and rollouts that tests learn from, and a config that makes the steps that TRL made of
+// them (tests/golden/preferences.py).
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/process.h"
+
+namespace flatshard::test {
+
+// A file of tests/golden/preferences.
+nlohmann::json golden_preferences(const std::string& name);
+
+class Lessons {
+ public:
+  // Creates the folder with config.toml, pairs.tok, short_prompts.tok and rollouts.tok.
+  explicit Lessons(const std::string& folder);
+
+  // Runs "train config.toml OPTIONS" in the folder; a run that does not resume replaces earlier results.
+  Finished train(int ranks, const std::string& options) const;
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace flatshard::test
