@@ -72,6 +72,11 @@ class Unit {
                   [&](int64_t t) { dnll[t] = static_cast<float>(-term.rejected * factors_.mean); });
       return;
     }
+    if (loss_.kind == LossKind::kto) {
+      const double weight = weight_of_label() * static_cast<double>(factors_.mean), slope = kto().slope;
+      each_target(begin_, second_, [&](int64_t t) { dnll[t] = static_cast<float>(-slope * weight); });
+      return;
+    }
     const double tokens = tokens_in(begin_, end_), mean = mean_of(tokens);
     const std::optional<double> of_answer = answer_log_ratio(tokens);
     const double slopes =
@@ -96,6 +101,17 @@ class Unit {
       s.correct = s.chosen_reward > s.rejected_reward ? 1 : 0;
       s.tokens = c.tokens + r.tokens;
       s.chosen_tokens = c.tokens;
+      return s;
+    }
+    if (loss_.kind == LossKind::kto) {
+      const answers::Answer<double> own = chosen();
+      s.loss = kto().loss * weight_of_label() * static_cast<double>(factors_.mean);
+      s.desirable = label() > 0 ? 1 : 0;
+      (label() > 0 ? s.chosen : s.rejected) = logprob_in(begin_, second_);
+      (label() > 0 ? s.chosen_reward : s.rejected_reward) = loss_.beta * own.logprob;
+      s.gain_of_others = rejected().logprob;
+      s.divergence = static_cast<double>(factors_.baseline);
+      s.tokens = own.tokens;
       return s;
     }
     s.tokens = tokens_in(begin_, end_);
@@ -142,6 +158,15 @@ class Unit {
   answers::Answer<double> chosen() const { return answer(begin_, second_); }
   answers::Answer<double> rejected() const { return answer(second_, end_); }
 
+  double label() const {
+    double label = 0;
+    each_target(begin_, second_, [&](int64_t t) { label = column(AnswerColumn::advantage, t); });
+    return label;
+  }
+  double weight_of_label() const { return label() > 0 ? loss_.desirable_weight : loss_.undesirable_weight; }
+  answers::TokenTerm<double> kto() const {
+    return answers::kto(chosen().logprob, static_cast<double>(factors_.baseline), label(), loss_.beta);
+  }
   double mean_of(double tokens) const {
     return static_cast<double>(factors_.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
   }
@@ -182,12 +207,13 @@ void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& 
 
 bool AnswerLoss::has_reference() const {
   if (kind == LossKind::policy) return kl_weight > 0;
-  return kind == LossKind::ipo || (kind == LossKind::dpo && !reference_free);
+  return kind == LossKind::ipo || kind == LossKind::kto || (kind == LossKind::dpo && !reference_free);
 }
 
 std::vector<AnswerColumn> columns_of(const AnswerLoss& loss) {
   std::vector<AnswerColumn> columns;
   if (loss.kind == LossKind::policy) columns = {AnswerColumn::sampled, AnswerColumn::advantage};
+  if (loss.kind == LossKind::kto) columns = {AnswerColumn::advantage};
   if (loss.has_reference()) columns.push_back(AnswerColumn::reference);
   return columns;
 }

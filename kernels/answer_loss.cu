@@ -59,6 +59,23 @@ __global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, AnswerLoss l
   write_rows(c, second, end, [&](int64_t) { return -term.rejected * mean; });
 }
 
+__global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, AnswerLoss loss) {
+  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int64_t begin = rows[0], second = rows[1], end = rows[2];
+  if (begin < c.first || end > c.end) return;
+  const Sums own = sums_of(c, begin, second);
+  float of_targets = 0;  // the label of each is the same
+  for (int64_t t = begin + threadIdx.x; t < second; t += kThreads)
+    if (c.targets[t] >= 0) of_targets += c.advantage[t];
+  const float label = block_sum<kThreads>(of_targets) > 0 ? 1.0f : -1.0f;
+  const float weight = static_cast<float>(label > 0 ? loss.desirable_weight : loss.undesirable_weight);
+  const float slope =
+      answers::kto(own.logprob - own.reference, c.factors.baseline, label, static_cast<float>(loss.beta))
+          .slope;
+  write_rows(c, begin, second, [&](int64_t) { return -slope * weight * c.factors.mean; });
+  write_rows(c, second, end, [&](int64_t) { return 0.0f; });
+}
+
 __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss loss) {
   const int32_t* const rows = c.units + 3 * blockIdx.x;
   const int64_t begin = rows[0], end = rows[2];
@@ -109,6 +126,8 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
   const auto blocks = static_cast<unsigned>(a.inputs.units.shape[0]);
   if (a.inputs.loss.has_pairs())
     pairs_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+  else if (a.inputs.loss.kind == LossKind::kto)
+    kto_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
   else
     policy_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
   check_launch("answer_loss_backward");

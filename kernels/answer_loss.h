@@ -1,8 +1,9 @@
 #pragma once
 // The gradient of losses that depend on whole answers (answer_terms.h), by the loss of each token:
 //   dnll = d loss / d nll     nll = -ln p of the target
-// A unit is one answer, or a pair of them: the chosen and the rejected one. The gradient of the parameters is
-// then the sum of dnll d nll, as with any weights of targets (cross_entropy.h).
+// A unit is one answer, or two: the chosen and the rejected one of a pair; or, for kto, one that is good or
+// bad, and one to another prompt, which has no gradient: what it gains is a sample of the baseline. The
+// gradient of the parameters is then the sum of dnll d nll, as with any weights of targets (cross_entropy.h).
 //
 // The loss of a step is a mean over all its units, or over all their tokens, and of these numbers the
 // factors are the inverses, times the loss scale. So it does not depend on ranks and micro-batches.
@@ -18,8 +19,8 @@
 namespace flatshard {
 
 // sft: the mean of the targets' losses, which needs none of this.
-enum class LossKind { sft, dpo, ipo, orpo, policy };
-constexpr auto value_names(LossKind) { return std::array{"sft", "dpo", "ipo", "orpo", "policy"}; }
+enum class LossKind { sft, dpo, ipo, orpo, kto, policy };
+constexpr auto value_names(LossKind) { return std::array{"sft", "dpo", "ipo", "orpo", "kto", "policy"}; }
 
 enum class RatioOf { token, answer };
 constexpr auto value_names(RatioOf) { return std::array{"token", "answer"}; }
@@ -32,6 +33,7 @@ struct AnswerLoss {
   double beta = 0.1, label_smoothing = 0;
   bool reference_free = false;
   double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added; see weight_of_sft
+  double desirable_weight = 1, undesirable_weight = 1;  // of kto
   // Of the policy.
   double clip_low = 0.2, clip_high = 0.2, kl_weight = 0;
   RatioOf ratio = RatioOf::token;
@@ -39,12 +41,14 @@ struct AnswerLoss {
 
   double weight_of_sft() const { return kind == LossKind::orpo ? 1 : sft_weight; }  // orpo's own is 1
   bool is_used() const { return kind != LossKind::sft; }
-  bool has_pairs() const { return kind != LossKind::sft && kind != LossKind::policy; }
+  bool has_pairs() const { return kind == LossKind::dpo || kind == LossKind::ipo || kind == LossKind::orpo; }
+  bool has_baseline() const { return kind == LossKind::kto; }
+  int answers_of_unit() const { return has_pairs() || kind == LossKind::kto ? 2 : 1; }
   bool has_reference() const;
   bool is_over_tokens() const { return kind == LossKind::policy && mean == MeanOver::tokens; }
 };
 
-// What a loss knows of each target, besides its nll.
+// What a loss knows of each target, besides its nll. The advantage of a good answer is 1, of a bad one -1.
 enum class AnswerColumn { reference, sampled, advantage };
 // The columns that a loss reads, in the order of their rows in `values`.
 std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
@@ -53,6 +57,7 @@ std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
 struct AnswerFactors {
   float mean = 0;  // 1 / units, or 1 / tokens
   float sft = 0;   // weight_of_sft() / tokens of chosen answers
+  float baseline = 0;
 };
 // The targets of all answers, and those of the first answer of each unit.
 AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
@@ -89,8 +94,9 @@ struct AnswerSums {
   double correct = 0;                             // pairs whose chosen answer has the higher reward
   double tokens = 0, chosen_tokens = 0;           // targets
   double clipped = 0, divergence = 0;             // of the policy: targets that are clipped, and KL
+  double desirable = 0, gain_of_others = 0;       // of kto: good answers, whose sums are those of chosen ones
 
-  static constexpr size_t kCount = 11;
+  static constexpr size_t kCount = 13;
   std::span<double, kCount> values() { return std::span<double, kCount>(&loss, kCount); }
   AnswerSums& operator+=(const AnswerSums& more);
 };

@@ -5,6 +5,8 @@
 //   dpo     -(1 - s) ln sigmoid(b h) - s ln sigmoid(-b h)     h = (c - c0) - (r - r0), s: label smoothing
 //   ipo     (h - 1 / (2 b))^2                                 h = (c - c0) / |c| - (r - r0) / |r|
 //   orpo    -b ln sigmoid(h)                                  h = ln odds(c / |c|) - ln odds(r / |r|)
+//   kto     1 - sigmoid(y b (g - z))                          g = c - c0, y: 1 of a good answer, -1 of a bad
+//                                                             one, z: baseline, what answers gain at random
 //   policy  -min(q a, clip(q) a) + k (e^d - d - 1)            q = p / p of the sampling, clipped to
 //                                                             [1 - low, 1 + high], a: advantage, d = l0 - l
 // ln odds(x) = x - ln(1 - e^x). The policy's loss is that of a token with l = ln p; q may be that of the
@@ -59,6 +61,18 @@ constexpr PairTerm<T> orpo(Answer<T> c, Answer<T> r, T beta) {
   return {-beta * log_sigmoid(x), slope / (not_c * c.tokens), -slope / (not_r * r.tokens)};
 }
 
+// A loss and its derivative by ln p of a token.
+template <class T>
+struct TokenTerm {
+  T loss, slope;
+};
+
+template <class T>
+constexpr TokenTerm<T> kto(T gain, T baseline, T label, T beta) {
+  const T s = sigmoid(label * beta * (gain - baseline));
+  return {1 - s, -label * beta * s * (1 - s)};
+}
+
 template <class T>
 constexpr PairTerm<T> of_pair(const AnswerLoss& loss, Answer<T> c, Answer<T> r) {
   const T beta = static_cast<T>(loss.beta);
@@ -66,12 +80,6 @@ constexpr PairTerm<T> of_pair(const AnswerLoss& loss, Answer<T> c, Answer<T> r) 
   if (loss.kind == LossKind::orpo) return orpo(c, r, beta);
   return dpo(c, r, beta, static_cast<T>(loss.label_smoothing));
 }
-
-// A loss and its derivative by ln p of the token.
-template <class T>
-struct TokenTerm {
-  T loss, slope;
-};
 
 // The derivative is by ln ratio. `clipped` says whether the clipping holds it at 0.
 template <class T>

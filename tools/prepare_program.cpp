@@ -125,9 +125,9 @@ std::vector<Option> options_of(Options& o) {
       {"--train-on", choice(&o.encoder.train_on),
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
       {"--records", choice(&o.encoder.records),
-       "what a record is: a text, prompt or conversation; a pair of a chosen and a rejected answer; or a "
-       "rollout, "
-       "an answer with its advantage, or its reward and group"},
+       "what a record is: a text, prompt or conversation; a pair of a chosen and a rejected answer; an "
+       "answer with a label, true or false; or a rollout, an answer with its advantage, or its reward and "
+       "group"},
       {"--image-longest-edge",
        &o.encoder.image_longest_edge,
        "longest side of images in pixels, or side of the square whose area bounds those of Qwen's models; "
@@ -297,6 +297,7 @@ std::string pictures_of(const Record& record, std::span<const Sample> documents,
 // What reports call the records.
 const char* noun_of(RecordKind kind) {
   if (kind == RecordKind::samples) return "document";
+  if (kind == RecordKind::labels) return "labeled answer";
   return kind == RecordKind::pairs ? "pair" : "rollout";
 }
 

@@ -15,7 +15,7 @@ struct Sizes {
   AnswerLoss loss;
 };
 
-constexpr float kFactor = 0.75f;
+constexpr float kFactor = 0.75f, kBaseline = 0.5f;
 
 bool is_target(int64_t row) { return row % 7 != 3; }
 // Multiples of 0.05, so that no ratio of tokens is within a numeric derivative of where it is clipped.
@@ -24,7 +24,7 @@ double nll_of(double unit) { return 0.1 + 0.05 * std::floor(40 * unit); }
 // The row after a unit's first answer.
 int64_t second_of(const Sizes& s, int64_t unit) {
   const int64_t begin = unit * s.rows;
-  return s.loss.has_pairs() ? begin + s.rows * (2 + unit % 3) / 6 : begin + s.rows;
+  return s.loss.answers_of_unit() == 2 ? begin + s.rows * (2 + unit % 3) / 6 : begin + s.rows;
 }
 
 double log_sigmoid(double x) { return -std::log(1 + std::exp(-x)); }
@@ -50,6 +50,18 @@ double loss_of_pair(const Values& v, const Sizes& s, int64_t unit) {
     loss = -beta * log_sigmoid(std::log(p / (1 - p)) - std::log(q / (1 - q)));
   }
   return kFactor * loss - s.loss.sft_weight * logp[0];
+}
+
+double loss_of_label(const Values& v, const Sizes& s, int64_t unit) {
+  const int64_t N = s.units * s.rows;
+  double gain = 0, label = 0;
+  for (int64_t t = unit * s.rows; t < second_of(s, unit); ++t)
+    if (is_target(t)) {
+      gain -= v.at("nll")[t] + v.at("values")[N + t];
+      label = v.at("values")[t];
+    }
+  const double weight = label > 0 ? s.loss.desirable_weight : s.loss.undesirable_weight;
+  return kFactor * weight / (1 + std::exp(label * s.loss.beta * (gain - kBaseline)));
 }
 
 double loss_of_rollout(const Values& v, const Sizes& s, int64_t unit) {
@@ -88,7 +100,7 @@ AnswerLossBackward arguments(const Tensors& t, const Sizes& s) {
           .nll = t["nll"],
           .targets = t["targets"],
           .inputs = {.loss = s.loss,
-                     .factors = {kFactor, static_cast<float>(s.loss.sft_weight)},
+                     .factors = {kFactor, static_cast<float>(s.loss.sft_weight), kBaseline},
                      .units = t["units"],
                      .values = t.has("values") ? t["values"] : Tensor{}}};
 }
@@ -124,12 +136,15 @@ Case backward_case(const Sizes& s) {
           [=](Values& v) {
             v["loss"].assign(1, 0);
             for (int64_t unit = 0; unit < s.units; ++unit)
-              v["loss"][0] += s.loss.has_pairs() ? loss_of_pair(v, s, unit) : loss_of_rollout(v, s, unit);
+              v["loss"][0] += s.loss.kind == LossKind::kto ? loss_of_label(v, s, unit)
+                              : s.loss.has_pairs()         ? loss_of_pair(v, s, unit)
+                                                           : loss_of_rollout(v, s, unit);
           },
       .gradients = true};
   // Log-probabilities of the reference and of the sampling, and advantages of either sign.
   if (columns > 0)
     c.args.push_back({"values", DType::f32, {columns, N}, Role::constant, [=](int64_t i, double unit) {
+                        if (s.loss.kind == LossKind::kto && i < N) return i / s.rows % 2 == 0 ? 1.0 : -1.0;
                         const bool advantage = s.loss.kind == LossKind::policy && i / N == 1;
                         return advantage ? 2 * unit - 0.9 : -nll_of(unit);
                       }});
@@ -144,13 +159,16 @@ std::vector<AnswerLoss> losses() {
   free.reference_free = true;
   ipo.kind = LossKind::ipo;
   orpo.kind = LossKind::orpo;
+  AnswerLoss kto = dpo;
+  kto.kind = LossKind::kto;
+  kto.undesirable_weight = 1.5;
   answers.ratio = RatioOf::answer;
   answers.mean = MeanOver::answers;
   with_kl.kl_weight = 0.1;
   with_kl.clip_high = 0.28;
   AnswerLoss all = answers;
   all.kl_weight = 0.1;
-  return {dpo, smoothed, free, ipo, orpo, policy, answers, with_kl, all};
+  return {dpo, smoothed, free, ipo, orpo, kto, policy, answers, with_kl, all};
 }
 
 }  // namespace

@@ -13,9 +13,11 @@ namespace {
 
 Outcome train(const test::Lessons& lessons, const std::string& device,
               const std::vector<std::string>& options, WorkOrder order = WorkOrder::in_order) {
-  const std::string run = lessons.file("run"), rollouts = lessons.file("rollouts.tok");
-  const bool has_rollouts = options.front() == "--train.loss=policy";
-  const std::string data = lessons.file(has_rollouts ? "rollouts.tok" : "pairs.tok");
+  const std::string run = lessons.file("run");
+  const std::string &loss = options.front(),
+                    data = lessons.file(loss == "--train.loss=policy" ? "rollouts.tok"
+                                        : loss == "--train.loss=kto"  ? "labels.tok"
+                                                                      : "pairs.tok");
   std::vector<std::string> arguments{
       lessons.file("config.toml"), "--run.dir=" + run,    "--run.device=" + device, "--run.threads=1",
       "--data.train=" + data,      "--data.eval=" + data, "--train.eval_every=3",   "--overwrite"};
@@ -31,6 +33,7 @@ TEST_CASE("losses of answers are the CPU's on CUDA, with the same bits in every 
        {std::vector<std::string>{"--train.loss=dpo", "--preference.sft_weight=0.5"},
         {"--train.loss=ipo"},
         {"--train.loss=orpo"},
+        {"--train.loss=kto", "--train.total_batch_size=4"},
         {"--train.loss=policy", "--policy.kl_weight=0.04", "--policy.mean=answers"},
         {"--train.loss=policy", "--policy.ratio=answer", "--policy.clip_high=0.04"}}) {
     CAPTURE(loss.front());

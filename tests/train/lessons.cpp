@@ -3,8 +3,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "source_dir.h"
-#include "tests/checkpoint_content.h"
 #include "text/data/token_file.h"
 
 namespace flatshard::test {
@@ -40,6 +41,24 @@ void write_pairs(const std::string& path, const json& pairs) {
   writer.finish();
 }
 
+// The second answer of each is to the prompt before, among the four of a step, as in TRL.
+void write_labels(const std::string& path) {
+  TokenWriter writer(path, 96);
+  const json records = golden_preferences("kto.json");
+  for (size_t i = 0; i < records.size(); ++i) {
+    const size_t other = i / 4 * 4 + (i + 3) % 4;
+    float label = records[i]["label"].get<bool>() ? 1.0f : -1.0f;
+    for (const size_t completion : {i, other}) {
+      const Answer answer = answer_of(records[i]["prompt"], records[completion]["completion"]);
+      const std::vector<float> labels(answer.tokens.size() - records[i]["prompt"].size(), label);
+      writer.add_document(answer.tokens, answer.trained, {}, {.advantages = labels});
+      label = 0;
+    }
+  }
+  writer.set_manifest(R"({"records":"labels"})");
+  writer.finish();
+}
+
 void write_rollouts(const std::string& path) {
   TokenWriter writer(path, 96);
   for (const json& rollout : golden_preferences("rollouts.json")) {
@@ -54,13 +73,16 @@ void write_rollouts(const std::string& path) {
 
 }  // namespace
 
-json golden_preferences(const std::string& name) { return json::parse(read_file(kGolden + name)); }
+json golden_preferences(const std::string& name) {
+  return json::parse(read_whole_file(kGolden + name, 1 << 20));
+}
 
 Lessons::Lessons(const std::string& folder) : folder_(folder) {
   std::filesystem::create_directories(folder);
   const json pairs = golden_preferences("pairs.json");
   write_pairs(file("pairs.tok"), pairs["pairs"]);
   write_pairs(file("short_prompts.tok"), pairs["one_token_prompts"]);
+  write_labels(file("labels.tok"));
   write_rollouts(file("rollouts.tok"));
   std::ofstream(file("config.toml")) << "[model]\ninit_from = \"" << kGolden << "model\"\n"
                                      << R"(

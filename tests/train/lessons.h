@@ -16,7 +16,7 @@ nlohmann::json golden_preferences(const std::string& name);
 
 class Lessons {
  public:
-  // Creates the folder with config.toml, pairs.tok, short_prompts.tok and rollouts.tok.
+  // Creates the folder with config.toml, pairs.tok, short_prompts.tok, labels.tok and rollouts.tok.
   explicit Lessons(const std::string& folder);
 
   // Runs "train config.toml OPTIONS" in the folder; a run that does not resume replaces earlier results.

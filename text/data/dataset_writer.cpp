@@ -44,10 +44,10 @@ bool DatasetWriter::add(Record record) {
   return batch_.size() >= kBatchRecords || batch_bytes_ >= kBatchBytes;
 }
 
-DatasetWriter::Encoded DatasetWriter::encode(const Record& record) const {
+DatasetWriter::Encoded DatasetWriter::encode(const Record& record, const Record& another) const {
   Encoded encoded;
   try {
-    encoded.made = encode_documents(encoder_, record);
+    encoded.made = encode_documents(encoder_, record, another);
     for (const Sample& sample : encoded.made.documents) {
       const int64_t tokens = std::ssize(sample.tokens);
       check(options_.most_tokens == 0 || tokens <= options_.most_tokens, record.where, ": has ", tokens,
@@ -61,8 +61,10 @@ DatasetWriter::Encoded DatasetWriter::encode(const Record& record) const {
 
 void DatasetWriter::write_batch(const DatasetProgress& progress) {
   std::vector<Encoded> encoded(batch_.size());
-  parallel_for(std::ssize(batch_),
-               [&](int64_t i) { encoded[static_cast<size_t>(i)] = encode(batch_[static_cast<size_t>(i)]); });
+  parallel_for(std::ssize(batch_), [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    encoded[at] = encode(batch_[at], batch_[(at + batch_.size() - 1) % batch_.size()]);
+  });
   for (size_t i = 0; i < batch_.size(); ++i) take(std::move(batch_[i]), std::move(encoded[i]));
   batch_.clear();
   batch_bytes_ = 0;
@@ -133,9 +135,13 @@ void DatasetWriter::write_group() {
   for (int64_t i = 0; i < times; ++i)
     for (const Member& member : group_) {
       const RolloutValues& values = member.made.values;
-      for (const Sample& sample : member.made.documents)
+      for (float label = member.made.label; const Sample& sample : member.made.documents) {
+        std::vector<float> advantages = values.advantages;
+        if (member.made.label != 0)  // of the first document
+          advantages.assign(static_cast<size_t>(trained_in(sample)), std::exchange(label, 0.0f));
         writer.add_document(sample.tokens, sample.trained, sample.images,
-                            {.logprobs = values.logprobs, .advantages = values.advantages});
+                            {.logprobs = values.logprobs, .advantages = advantages});
+      }
     }
   if (show_)
     for (const Member& member : group_) show_(member.record, member.made.documents);

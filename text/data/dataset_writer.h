@@ -36,7 +36,7 @@ class DatasetWriter {
     RecordDocuments made;
   };
 
-  Encoded encode(const Record& record) const;
+  Encoded encode(const Record& record, const Record& another) const;
   void take(Record record, Encoded encoded);
   // Why the record cannot follow those before; "" if it can.
   std::string why_misplaced(const Record& record, const RolloutValues& values);

@@ -78,4 +78,26 @@ PreferencePair pair_of(const Record& record) {
   return {.chosen = with(std::move(chosen)), .rejected = with(std::move(rejected))};
 }
 
+LabeledAnswer labeled_answer_of(const Record& record, const Record& another) {
+  const auto read = [](const Record& r) {
+    check(r.is_json, r.where, ": is a text, and an answer with a label is a JSON object");
+    check_json(r.text, r.where);
+    ordered_json json = ordered_json::parse(r.text);
+    check(json.is_object() && json.contains("prompt") && json.contains("completion") &&
+              json.contains("label") && json["label"].is_boolean(),
+          r.where, ": must have \"prompt\", \"completion\" and \"label\", which is true or false");
+    return json;
+  };
+  ordered_json json = read(record);
+  LabeledAnswer answer{.own = record, .other = record, .is_good = json["label"]};
+  json.erase("label");
+  answer.own.text = json.dump();
+  ordered_json completion = read(another)["completion"];
+  check(completion.type() == json["completion"].type(), record.where, " and ", another.where,
+        ": one completion is a text, the other a list of messages: make them alike");
+  json["completion"] = std::move(completion);
+  answer.other.text = json.dump();
+  return answer;
+}
+
 }  // namespace flatshard

@@ -66,10 +66,19 @@ int64_t trained_in(const Sample& sample) {
                                 : std::count(sample.trained.begin(), sample.trained.end(), uint8_t{1});
 }
 
-RecordDocuments encode_documents(const SampleEncoder& encoder, const Record& record) {
+RecordDocuments encode_documents(const SampleEncoder& encoder, const Record& record, const Record& another) {
   if (encoder.records() == RecordKind::samples) return {.documents = {encode_sample(encoder, record)}};
   if (encoder.records() == RecordKind::rollouts) return encode_rollout(encoder, record);
   RecordDocuments made;
+  if (encoder.records() == RecordKind::labels) {
+    const LabeledAnswer answer = labeled_answer_of(record, another);
+    made.label = answer.is_good ? 1.0f : -1.0f;
+    for (const Record& of : {answer.own, answer.other}) {
+      made.documents.push_back(encoder.encode(of));
+      refuse_images(made.documents.back(), record, RecordKind::labels);
+    }
+    return made;
+  }
   for (const Record& answer : sample_records(record, RecordKind::pairs)) {
     made.documents.push_back(encoder.encode(answer));
     refuse_images(made.documents.back(), record, RecordKind::pairs);
@@ -83,6 +92,7 @@ std::vector<Record> sample_records(const Record& record, RecordKind kind) {
     PreferencePair pair = pair_of(record);
     return {std::move(pair.chosen), std::move(pair.rejected)};
   }
+  if (kind == RecordKind::labels) return {labeled_answer_of(record, record).own};
   Rollout rollout = rollout_of(record);
   if (!rollout.sample) return {};
   return {std::move(*rollout.sample)};

@@ -12,10 +12,12 @@ namespace flatshard {
 struct RecordDocuments {
   std::vector<Sample> documents{};  // of a pair chosen and rejected
   RolloutValues values{};           // of a rollout, whose number is that of its trained tokens
+  float label = 0;                  // of a labeled answer: 1 or -1
 };
 
 // Of the encoder's kind of records. An Error begins with the record's `where`.
-RecordDocuments encode_documents(const SampleEncoder& encoder, const Record& record);
+// `another` is the one before, or the last; only labels read it.
+RecordDocuments encode_documents(const SampleEncoder& encoder, const Record& record, const Record& another);
 
 // The record as samples, whose texts can be read: itself, the two of a pair, or one of a rollout unless it
 // has only tokens.

@@ -1,8 +1,12 @@
 #pragma once
 // What a record of data is, and how many documents of a token file it becomes.
+//
 //   samples   a text, a prompt with its completion, or a conversation: one document
-//   pairs     an answer that was chosen and one that was rejected (preference.h): two documents, in this
-//   order rollouts  an answer that a model sampled, with its advantage or reward (rollout.h): one document
+//   pairs     an answer that was chosen and one that was rejected (preference.h): two documents
+//   labels    an answer that is good or bad (preference.h): two documents, the second of which is an answer
+//   to
+//             another prompt, that of the record before
+//   rollouts  an answer that a model sampled, with its advantage or reward (rollout.h): one document
 
 #include <array>
 #include <cstdint>
@@ -11,9 +15,11 @@
 
 namespace flatshard {
 
-enum class RecordKind { samples, pairs, rollouts };
-constexpr auto value_names(RecordKind) { return std::array{"samples", "pairs", "rollouts"}; }
+enum class RecordKind { samples, pairs, labels, rollouts };
+constexpr auto value_names(RecordKind) { return std::array{"samples", "pairs", "labels", "rollouts"}; }
 
-constexpr int64_t documents_per_record(RecordKind kind) { return kind == RecordKind::pairs ? 2 : 1; }
+constexpr int64_t documents_per_record(RecordKind kind) {
+  return kind == RecordKind::pairs || kind == RecordKind::labels ? 2 : 1;
+}
 
 }  // namespace flatshard

@@ -25,7 +25,7 @@ Columns columns_of(const TokenFile& file) {
   const Json rollouts = manifest.is_object() ? manifest.value("rollouts", Json()) : Json();
   check(rollouts.is_object() && rollouts.contains("values") && rollouts["values"].is_string() &&
             rollouts.contains("logprobs") && rollouts["logprobs"].is_boolean(),
-        file.path(), ": has no rollouts: make it with prepare --records rollouts");
+        file.path(), ": has no rollouts and no labels: make it with prepare --records");
   return {rollouts["values"], rollouts["logprobs"]};
 }
 

@@ -254,8 +254,8 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
   return {
       {"train.loss", &loss.kind,
        "what is learned: sft: the answers, or all tokens; dpo, ipo, orpo: to prefer the chosen answers of "
-       "pairs to the rejected ones (records with prompt, chosen and rejected); policy: from rollouts with "
-       "advantages, by clipped ratios, as GRPO and DAPO do",
+       "pairs to the rejected ones (records with prompt, chosen and rejected); kto: from answers with a "
+       "label; policy: from rollouts with advantages, by clipped ratios, as GRPO and DAPO do",
        changes},
       {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", within(0, kMostSteps),
        moves_rate},
@@ -297,7 +297,8 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
 std::vector<Field> preference_fields(AnswerLoss& loss) {
   return {
       {"preference.beta", &loss.beta,
-       "of dpo and ipo, how much a model that departs from its reference is held back; of orpo, the weight "
+       "of dpo, ipo and kto, how much a model that departs from its reference is held back; of orpo, the "
+       "weight "
        "of "
        "the odds",
        within(kLeastFloat, kMostFloat)},
@@ -305,6 +306,10 @@ std::vector<Field> preference_fields(AnswerLoss& loss) {
        "of dpo, the share of pairs whose answers may be the wrong way round", within(0, 0.5)},
       {"preference.reference_free", &loss.reference_free,
        "of dpo, compare the answers' probabilities without those of the weights that the run starts from"},
+      {"preference.desirable_weight", &loss.desirable_weight, "of kto, weight of the losses of good answers",
+       within(0, kMostFloat)},
+      {"preference.undesirable_weight", &loss.undesirable_weight, "of kto, weight of those of bad answers",
+       within(0, kMostFloat)},
       {"preference.sft_weight", &loss.sft_weight,
        "of dpo and ipo, add so many times the mean loss of the chosen answers' tokens",
        within(0, kMostFloat)},

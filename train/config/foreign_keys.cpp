@@ -399,6 +399,8 @@ const ForeignKey kRows[] = {
     {"pref_beta", "preference.beta", ""},
     {"pref_loss", "train.loss", "\"dpo\" for sigmoid, \"ipo\" or \"orpo\""},
     {"pref_ftx", "preference.sft_weight", ""},
+    {"desirable_weight", "preference.desirable_weight", ""},
+    {"undesirable_weight", "preference.undesirable_weight", ""},
     {"rpo_alpha", "preference.sft_weight", ""},
     {"loss_type", "train.loss", "\"dpo\" for sigmoid, \"ipo\", \"orpo\", or \"policy\" for grpo and dapo"},
     {"reference_free", "preference.reference_free", ""},

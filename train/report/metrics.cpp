@@ -1,5 +1,6 @@
 #include "train/report/metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -213,6 +214,15 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
 }
 
 std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& s) {
+  if (loss.kind == LossKind::kto) {
+    const double good = std::max(s.desirable, 1.0), bad = std::max(s.units - s.desirable, 1.0);
+    return {{"margin", s.chosen_reward / good - s.rejected_reward / bad},
+            {"chosen_reward", s.chosen_reward / good},
+            {"rejected_reward", s.rejected_reward / bad},
+            {"chosen_logprob", s.chosen / good},
+            {"rejected_logprob", s.rejected / bad},
+            {"kl", s.divergence / s.units}};
+  }
   if (!loss.has_pairs()) {
     std::vector<NamedValue<double>> values{{"clip_share", s.clipped / s.tokens}};
     if (loss.has_reference()) values.push_back({"kl", s.divergence / s.tokens});

@@ -106,8 +106,8 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
       {{"train", &RunCurves::loss}, {"eval", &RunCurves::eval_loss, true}});
   add_named(runs, {.title = "Loss by file", .unit = "nats/token", .log = true}, &RunCurves::file_losses,
             &RunCurves::file_eval_losses, {}, charts);
-  const auto add_answers = [&](const Chart& chart, const std::vector<std::string>& names) {
-    add_named(runs, chart, &RunCurves::answers, &RunCurves::eval_answers, names, charts);
+  const auto add_answers = [&](const Chart& chart, const std::vector<std::string>& of) {
+    add_named(runs, chart, &RunCurves::answers, &RunCurves::eval_answers, of, charts);
   };
   add_answers({.title = "Pairs in the right order", .unit = "share", .from_zero = true}, {"accuracy"});
   add_answers({.title = "Rewards", .unit = "nats"}, {"margin", "chosen_reward", "rejected_reward"});

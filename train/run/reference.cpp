@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -75,7 +76,9 @@ Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& worl
 
 void Reference::make(Engine& engine) {
   if (!is_missing_) return;
-  for (const File& file : files_) make(file, engine);
+  std::set<std::string> made;  // training and evaluation may read the same file
+  for (const File& file : files_)
+    if (made.insert(file.path()).second) make(file, engine);
   world_.barrier("the reference");
 }
 

@@ -22,9 +22,6 @@ class Reference {
   bool is_missing() const { return is_missing_; }
   // Computes the files that are missing. The engine has the initial weights. Collective.
   void make(Engine& engine);
-  // What it made, for the header; "" if nothing.
-  const std::string& line() const { return line_; }
-
   struct File {
     std::string tokens, identity;  // the token file, and what its values depend on, as JSON
     std::string path() const;
@@ -39,7 +36,6 @@ class Reference {
   World& world_;
   std::vector<File> files_;
   bool is_missing_ = false;
-  std::string line_;
 };
 
 // Opens the columns that the loss reads, of all inputs.

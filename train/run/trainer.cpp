@@ -133,6 +133,7 @@ struct Trainer {
   Due due_after(const StepMetrics& m);
   StepMetrics step();
   void measure(StepMetrics& m, Clock::time_point begin, int64_t targets);
+  double baseline(const AnswerCounts& answers);
   double sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets);
   std::vector<EvaluationLoss> eval_losses();
   bool evaluate(StepMetrics& m);
@@ -207,7 +208,8 @@ StepMetrics Trainer::step() {
                                                          .lr = m.lr,
                                                          .loss_scale = scale,
                                                          .targets = targets,
-                                                         .answers = answers});
+                                                         .answers = answers,
+                                                         .baseline = baseline(answers)});
     m.loss = sum_of_losses(r, m, of_files) / scale;
     for (NamedValue<double>& of : m.file_losses) of.value /= scale;
     m.grad_norm = r.grad_norm;
@@ -248,6 +250,14 @@ void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) 
     progress.print(lines);
   m.memory_bytes = memory_counters().live_bytes;
   if (!prediction.has_begun()) m.predicted_seconds = prediction.seconds();
+}
+
+// That of the loss, over all lanes of the step.
+double Trainer::baseline(const AnswerCounts& answers) {
+  if (!setup.config.loss.has_baseline()) return 0;
+  const std::vector<double> mine = runtime.engine().gains(inputs.train.data, status.data_step);
+  return baseline_of({.units = static_cast<double>(answers.units),
+                      .gain_of_others = gather_losses(world, setup, mine, {}, {}).sum});
 }
 
 // The loss of the step, and of several files those of each. The same exchange carries each rank's stop

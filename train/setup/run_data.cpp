@@ -142,6 +142,7 @@ void check_alike(const std::deque<TokenFile>& files) {
 
 RecordKind records_of(const AnswerLoss& loss) {
   if (loss.has_pairs()) return RecordKind::pairs;
+  if (loss.kind == LossKind::kto) return RecordKind::labels;
   return loss.is_used() ? RecordKind::rollouts : RecordKind::samples;
 }
 

@@ -300,7 +300,11 @@ void check_loss(const RunSetup& s, Problems& problems) {
   };
   const bool dpo = loss.kind == LossKind::dpo, ipo = loss.kind == LossKind::ipo,
              policy = loss.kind == LossKind::policy;
-  only("preference.beta", loss.beta != unset.beta, loss.has_pairs(), "\"dpo\", \"ipo\" or \"orpo\"");
+  const bool kto = loss.kind == LossKind::kto;
+  only("preference.beta", loss.beta != unset.beta, loss.has_pairs() || kto,
+       "\"dpo\", \"ipo\", \"orpo\" or \"kto\"");
+  only("preference.desirable_weight", loss.desirable_weight != unset.desirable_weight, kto, "\"kto\"");
+  only("preference.undesirable_weight", loss.undesirable_weight != unset.undesirable_weight, kto, "\"kto\"");
   only("preference.label_smoothing", loss.label_smoothing > 0, dpo, "\"dpo\"");
   only("preference.reference_free", loss.reference_free, dpo, "\"dpo\"");
   only("preference.sft_weight", loss.sft_weight > 0, dpo || ipo, "\"dpo\" or \"ipo\"");

@@ -65,7 +65,7 @@ void Engine::sum_losses() {
   const int64_t rows = setup_.batching.lane_sequences, S = setup_.seq_len();
   size_t sequence = 0;
   for (size_t lane = 0; lane < lane_losses_.size(); ++lane) {
-    const Tensor losses = losses_.host.slice(lane, lane + 1).view({lane_tokens()});
+    const Tensor losses = host_losses_of(lane);
     lane_losses_[lane] = 0;
     for (int64_t row = 0; row < rows; ++row, ++sequence) {
       double& sum = sequence_losses_[sequence];

@@ -30,6 +30,7 @@ struct StepOrder {
   double loss_scale;
   int64_t targets;         // in the global batch
   AnswerCounts answers{};  // the same, for a loss of whole answers
+  double baseline = 0;     // of a loss that has one: max(0, the mean of gains())
 };
 
 // The results of a step, once the device has finished.
@@ -68,7 +69,10 @@ class Engine {
   void publish_all();
   StepResult step(const Data& data, const StepOrder& order);
   // The losses of this rank's sequences in an evaluation batch.
-  std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
+  std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch, double baseline = 0);
+  // What answers to other prompts have gained over the reference, summed for each local lane of a step; zero
+  // except in the last stage.
+  std::vector<double> gains(const Data& data, int64_t data_step);
   // The losses of all places of these sequences; zero except in the last stage, and where there is no target.
   std::vector<float> target_losses(const Data& data, int64_t batch);
   // Continues each prompt by its likeliest tokens, until one of `ends` or RunSetup::sample_length() tokens
@@ -151,8 +155,12 @@ class Engine {
   void sum_losses();
   AnswerSums sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
                               const AnswerFactors& factors) const;
+  Tensor host_losses_of(size_t lane) const {
+    return losses_.host.slice(lane, lane + 1).view({lane_tokens()});
+  }
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   void set_target_weights(double value);
+  void measure_lanes();
 
   // evaluation_step.cpp
   // Calls take(inputs, losses) with those of an evaluation batch, on the host.

@@ -21,7 +21,7 @@ void Engine::measure(const Data& data, int64_t batch_index, bool has_answers, Ta
 }
 
 // A sequence's loss does not depend on which rank computes it or on the rest of its batch.
-std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
+std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index, double baseline) {
   const int64_t S = setup_.seq_len();
   std::vector<SequenceLoss> result(static_cast<size_t>(setup_.eval_sequences), SequenceLoss{0, 0});
   measure(data, batch_index, true, [&](const LaneInputs& inputs, const Tensor& losses) {
@@ -33,10 +33,32 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
         sequence.targets += targets[t] >= 0 ? 1 : 0;
       }
       if (setup_.config.loss.is_used())
-        sequence.answers = sums_of_sequence(inputs, losses, row, {.mean = 1, .sft = 0});
+        sequence.answers = sums_of_sequence(inputs, losses, row,
+                                            {.mean = 1, .sft = 0, .baseline = static_cast<float>(baseline)});
     }
   });
   return result;
+}
+
+// Computes the losses of all lanes that read_batches() read.
+void Engine::measure_lanes() {
+  for (size_t lane = 0; lane < inputs_.size(); ++lane) {
+    Context c = context(inputs_[lane], losses_of(lane), memory_.activations);
+    forward_only(c, inputs_[lane].rows(), setup_.most_rows(setup_.batching.lane_sequences));
+  }
+  losses_.download(compute_);
+}
+
+std::vector<double> Engine::gains(const Data& data, int64_t data_step) {
+  read_batches(data, data_step);
+  set_target_weights(1);
+  measure_lanes();
+  compute_.sync();
+  std::vector<double> gains(inputs_.size());
+  for (size_t lane = 0; lane < inputs_.size() && has_losses(); ++lane)
+    for (int64_t row = 0; row < setup_.batching.lane_sequences; ++row)
+      gains[lane] += sums_of_sequence(inputs_[lane], host_losses_of(lane), row, {.mean = 1}).gain_of_others;
+  return gains;
 }
 
 std::vector<float> Engine::target_losses(const Data& data, int64_t batch_index) {

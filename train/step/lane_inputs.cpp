@@ -15,7 +15,7 @@ int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
 
 // A unit has at least two tokens of every answer.
 int64_t most_units(const AnswerLoss& loss, int64_t tokens) {
-  return std::max<int64_t>(1, tokens / (loss.has_pairs() ? 4 : 2));
+  return std::max<int64_t>(1, tokens / (2 * loss.answers_of_unit()));
 }
 
 Frames frames_of(const ImageInputs& host) {

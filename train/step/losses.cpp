@@ -58,6 +58,8 @@ std::vector<AnswerSums> answers_in(std::span<const double> values) {
   return answers;
 }
 
+double baseline_of(const AnswerSums& sums) { return std::max(0.0, sums.gain_of_others / sums.units); }
+
 namespace {
 
 // Of the sums of all sequences, whose factors were 1.
@@ -68,15 +70,18 @@ double mean_loss(const AnswerLoss& loss, const AnswerSums& s) {
 
 }  // namespace
 
-std::optional<EvaluationLoss> evaluation_loss(Engine& engine, const AnswerLoss& loss, const Data& data,
-                                              const std::string& path, World& world,
-                                              const std::function<bool()>& interrupted) {
+namespace {
+
+// One pass over the evaluation data.
+std::optional<EvaluationLoss> evaluate_once(Engine& engine, const AnswerLoss& loss, const Data& data,
+                                            const std::string& path, World& world,
+                                            const std::function<bool()>& interrupted, double baseline) {
   constexpr size_t kOfSequence = 2 + AnswerSums::kCount;
   double sum = 0, targets = 0;
   AnswerSums answers;
   for (int64_t batch = 0; batch < data.steps_per_epoch(); ++batch) {
     std::vector<double> mine;  // of each row {sum, targets, answers}, and whether to stop
-    for (const SequenceLoss& s : engine.evaluate(data, batch)) {
+    for (const SequenceLoss& s : engine.evaluate(data, batch, baseline)) {
       mine.push_back(s.sum);
       mine.push_back(s.targets);
       const std::vector<double> values = values_of({&s.answers, 1});
@@ -98,6 +103,17 @@ std::optional<EvaluationLoss> evaluation_loss(Engine& engine, const AnswerLoss& 
   }
   check(targets > 0, path, " has no targets to evaluate on");
   return EvaluationLoss{loss.is_used() ? mean_loss(loss, answers) : sum / targets, answers};
+}
+
+}  // namespace
+
+// The first of two passes finds the baseline, where the loss has one.
+std::optional<EvaluationLoss> evaluation_loss(Engine& engine, const AnswerLoss& loss, const Data& data,
+                                              const std::string& path, World& world,
+                                              const std::function<bool()>& interrupted) {
+  const std::optional<EvaluationLoss> first = evaluate_once(engine, loss, data, path, world, interrupted, 0);
+  if (!first || !loss.has_baseline()) return first;
+  return evaluate_once(engine, loss, data, path, world, interrupted, baseline_of(first->answers));
 }
 
 }  // namespace flatshard

@@ -38,6 +38,9 @@ std::vector<FileLoss> losses_by_file(const Data& data, int64_t data_step, std::s
 std::vector<double> values_of(std::span<const AnswerSums> answers);
 std::vector<AnswerSums> answers_in(std::span<const double> values);
 
+// What answers to other prompts gain on average, at least 0.
+double baseline_of(const AnswerSums& sums);
+
 struct EvaluationLoss {
   double mean;
   AnswerSums answers{};  // of a loss of whole answers

@@ -22,6 +22,7 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
     const AnswerCounts& of = order.answers;
     factors_ = factors_of(setup_.config.loss, static_cast<double>(of.units), static_cast<double>(of.tokens),
                           static_cast<double>(of.chosen_tokens), order.loss_scale);
+    factors_.baseline = static_cast<float>(order.baseline);
     set_target_weights(1);
   } else {
     set_target_weights(order.loss_scale / static_cast<double>(order.targets));

@@ -183,7 +183,7 @@ TEST_CASE("rollouts have columns, whose values are 0 at tokens that are not trai
         "run prepare again");
   written(pair(1), {.encoder = encoder_options(RecordKind::pairs)});
   CHECK(test::error_of([&] { advantages_of(TokenFile(kTokens)); }) ==
-        "record_documents.tok: has no rollouts: make it with prepare --records rollouts");
+        "record_documents.tok: has no rollouts and no labels: make it with prepare --records");
 }
 
 TEST_CASE("rewards are compared in their group, and groups are never split") {
