@@ -64,7 +64,8 @@ class Unit {
   void write(float* dnll) const {
     std::fill(dnll + begin_, dnll + end_, 0.0f);
     if (loss_.has_pairs()) {
-      const answers::PairTerm<double> term = answers::of_pair(loss_, chosen(), rejected());
+      const answers::PairTerm<double> term =
+          answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, chosen(), rejected());
       each_target(begin_, second_, [&](int64_t t) {
         dnll[t] = static_cast<float>(-term.chosen * factors_.mean + factors_.sft);
       });
@@ -94,7 +95,8 @@ class Unit {
       const answers::Answer<double> c = chosen(), r = rejected();
       s.chosen = logprob_in(begin_, second_);
       s.rejected = logprob_in(second_, end_);
-      s.loss = answers::of_pair(loss_, c, r).loss * factors_.mean - s.chosen * factors_.sft;
+      s.loss = answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, c, r).loss * factors_.mean -
+               s.chosen * factors_.sft;
       const bool by_token = loss_.kind == LossKind::orpo;  // whose rewards are those of a mean token
       s.chosen_reward = loss_.beta * c.logprob / (by_token ? c.tokens : 1);
       s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);

@@ -21,6 +21,26 @@ struct Columns {
   int64_t first, end;
 };
 
+// An AnswerLoss in fp32.
+struct Settings {
+  explicit Settings(const AnswerLoss& loss)
+      : kind(loss.kind),
+        ratio(loss.ratio),
+        mean(loss.mean),
+        beta(static_cast<float>(loss.beta)),
+        label_smoothing(static_cast<float>(loss.label_smoothing)),
+        desirable_weight(static_cast<float>(loss.desirable_weight)),
+        undesirable_weight(static_cast<float>(loss.undesirable_weight)),
+        clip_low(static_cast<float>(loss.clip_low)),
+        clip_high(static_cast<float>(loss.clip_high)),
+        kl_weight(static_cast<float>(loss.kl_weight)) {}
+
+  LossKind kind;
+  RatioOf ratio;
+  MeanOver mean;
+  float beta, label_smoothing, desirable_weight, undesirable_weight, clip_low, clip_high, kl_weight;
+};
+
 struct Sums {
   float logprob, reference, log_ratio, tokens;
 };
@@ -46,20 +66,20 @@ __device__ inline void write_rows(const Columns& c, int64_t begin, int64_t end, 
     c.dnll[t] = c.targets[t] < 0 ? 0.0f : value(t);
 }
 
-__global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, AnswerLoss loss) {
+__global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, Settings loss) {
   const int32_t* const rows = c.units + 3 * blockIdx.x;
   const int64_t begin = rows[0], second = rows[1], end = rows[2];
   if (begin < c.first || end > c.end) return;
   const Sums chosen = sums_of(c, begin, second), rejected = sums_of(c, second, end);
-  const answers::PairTerm<float> term =
-      answers::of_pair<float>(loss, {chosen.logprob - chosen.reference, chosen.tokens},
-                              {rejected.logprob - rejected.reference, rejected.tokens});
+  const answers::PairTerm<float> term = answers::of_pair<float>(
+      loss.kind, loss.beta, loss.label_smoothing, {chosen.logprob - chosen.reference, chosen.tokens},
+      {rejected.logprob - rejected.reference, rejected.tokens});
   const float mean = c.factors.mean, sft = c.factors.sft;
   write_rows(c, begin, second, [&](int64_t) { return -term.chosen * mean + sft; });
   write_rows(c, second, end, [&](int64_t) { return -term.rejected * mean; });
 }
 
-__global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, AnswerLoss loss) {
+__global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, Settings loss) {
   const int32_t* const rows = c.units + 3 * blockIdx.x;
   const int64_t begin = rows[0], second = rows[1], end = rows[2];
   if (begin < c.first || end > c.end) return;
@@ -68,15 +88,13 @@ __global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, AnswerLoss los
   for (int64_t t = begin + threadIdx.x; t < second; t += kThreads)
     if (c.targets[t] >= 0) of_targets += c.advantage[t];
   const float label = block_sum<kThreads>(of_targets) > 0 ? 1.0f : -1.0f;
-  const float weight = static_cast<float>(label > 0 ? loss.desirable_weight : loss.undesirable_weight);
-  const float slope =
-      answers::kto(own.logprob - own.reference, c.factors.baseline, label, static_cast<float>(loss.beta))
-          .slope;
+  const float weight = label > 0 ? loss.desirable_weight : loss.undesirable_weight;
+  const float slope = answers::kto(own.logprob - own.reference, c.factors.baseline, label, loss.beta).slope;
   write_rows(c, begin, second, [&](int64_t) { return -slope * weight * c.factors.mean; });
   write_rows(c, second, end, [&](int64_t) { return 0.0f; });
 }
 
-__global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss loss) {
+__global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, Settings loss) {
   const int32_t* const rows = c.units + 3 * blockIdx.x;
   const int64_t begin = rows[0], end = rows[2];
   if (begin < c.first || end > c.end) return;
@@ -85,9 +103,7 @@ __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss 
   const float mean = c.factors.mean / (loss.mean == MeanOver::answers ? sums.tokens : 1.0f);
   const auto slope_of_ratio = [&](int64_t t) {
     const float log_ratio = whole ? sums.log_ratio / sums.tokens : -c.nll[t] - c.sampled[t];
-    return answers::clipped_ratio(log_ratio, c.advantage[t], static_cast<float>(loss.clip_low),
-                                  static_cast<float>(loss.clip_high))
-        .slope;
+    return answers::clipped_ratio(log_ratio, c.advantage[t], loss.clip_low, loss.clip_high).slope;
   };
   float slopes = 0;  // of all tokens, by the ratio of the answer
   if (whole) {
@@ -95,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, AnswerLoss 
       if (c.targets[t] >= 0) slopes += slope_of_ratio(t);
     slopes = block_sum<kThreads>(slopes) / sums.tokens;
   }
-  const float kl_weight = static_cast<float>(loss.kl_weight);
+  const float kl_weight = loss.kl_weight;
   write_rows(c, begin, end, [&](int64_t t) {
     float slope = whole ? slopes : slope_of_ratio(t);
     if (c.reference) slope += kl_weight * answers::divergence(-c.nll[t], c.reference[t]).slope;
@@ -125,11 +141,11 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
   }
   const auto blocks = static_cast<unsigned>(a.inputs.units.shape[0]);
   if (a.inputs.loss.has_pairs())
-    pairs_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+    pairs_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
   else if (a.inputs.loss.kind == LossKind::kto)
-    kto_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+    kto_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
   else
-    policy_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, a.inputs.loss);
+    policy_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
   check_launch("answer_loss_backward");
 }
 

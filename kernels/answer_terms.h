@@ -74,11 +74,10 @@ constexpr TokenTerm<T> kto(T gain, T baseline, T label, T beta) {
 }
 
 template <class T>
-constexpr PairTerm<T> of_pair(const AnswerLoss& loss, Answer<T> c, Answer<T> r) {
-  const T beta = static_cast<T>(loss.beta);
-  if (loss.kind == LossKind::ipo) return ipo(c, r, beta);
-  if (loss.kind == LossKind::orpo) return orpo(c, r, beta);
-  return dpo(c, r, beta, static_cast<T>(loss.label_smoothing));
+constexpr PairTerm<T> of_pair(LossKind kind, T beta, T smoothing, Answer<T> c, Answer<T> r) {
+  if (kind == LossKind::ipo) return ipo(c, r, beta);
+  if (kind == LossKind::orpo) return orpo(c, r, beta);
+  return dpo(c, r, beta, smoothing);
 }
 
 // The derivative is by ln ratio. `clipped` says whether the clipping holds it at 0.

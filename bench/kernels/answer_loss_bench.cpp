@@ -175,7 +175,7 @@ std::vector<AnswerLoss> losses() {
 
 std::vector<Case> answer_loss_cases(Scale scale) {
   std::vector<Case> cases;
-  if (scale == Scale::golden) return cases;
+  if (scale == Scale::golden || scale == Scale::vm) return cases;  // a kernel skips rows without a target
   for (const AnswerLoss& loss : losses()) {
     if (scale == Scale::test)
       for (const auto& [units, rows] : {std::pair<int64_t, int64_t>{1, 6}, {3, 11}, {5, 40}})
