@@ -40,7 +40,7 @@ AnswerLossBackward with_end(AnswerLossBackward a) {
 namespace cpu {
 namespace {
 
-// One unit: what its loss reads, and the sums of its answers.
+// One unit: the rows that its loss reads, and sums over its answers.
 class Unit {
  public:
   Unit(const AnswerLossBackward& a, int64_t index)
@@ -65,7 +65,7 @@ class Unit {
     std::fill(dnll + begin_, dnll + end_, 0.0f);
     if (loss_.has_pairs()) {
       const answers::PairTerm<double> term =
-          answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, chosen(), rejected());
+          answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, first(), second());
       each_target(begin_, second_, [&](int64_t t) {
         dnll[t] = static_cast<float>(-term.chosen * factors_.mean + factors_.sft);
       });
@@ -92,12 +92,12 @@ class Unit {
   AnswerSums sums() const {
     AnswerSums s{.units = 1};
     if (loss_.has_pairs()) {
-      const answers::Answer<double> c = chosen(), r = rejected();
+      const answers::Answer<double> c = first(), r = second();
       s.chosen = logprob_in(begin_, second_);
       s.rejected = logprob_in(second_, end_);
       s.loss = answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, c, r).loss * factors_.mean -
                s.chosen * factors_.sft;
-      const bool by_token = loss_.kind == LossKind::orpo;  // whose rewards are those of a mean token
+      const bool by_token = loss_.kind == LossKind::orpo;  // its rewards are per token
       s.chosen_reward = loss_.beta * c.logprob / (by_token ? c.tokens : 1);
       s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);
       s.correct = s.chosen_reward > s.rejected_reward ? 1 : 0;
@@ -106,12 +106,12 @@ class Unit {
       return s;
     }
     if (loss_.kind == LossKind::kto) {
-      const answers::Answer<double> own = chosen();
+      const answers::Answer<double> own = first();
       s.loss = kto().loss * weight_of_label() * static_cast<double>(factors_.mean);
       s.desirable = label() > 0 ? 1 : 0;
       (label() > 0 ? s.chosen : s.rejected) = logprob_in(begin_, second_);
       (label() > 0 ? s.chosen_reward : s.rejected_reward) = loss_.beta * own.logprob;
-      s.gain_of_others = rejected().logprob;
+      s.gain_of_others = second().logprob;
       s.divergence = static_cast<double>(factors_.baseline);
       s.tokens = own.tokens;
       return s;
@@ -157,8 +157,8 @@ class Unit {
         sum_of(begin, end, [&](int64_t t) { return column(AnswerColumn::reference, t); });
     return {logprob_in(begin, end) - reference, tokens_in(begin, end)};
   }
-  answers::Answer<double> chosen() const { return answer(begin_, second_); }
-  answers::Answer<double> rejected() const { return answer(second_, end_); }
+  answers::Answer<double> first() const { return answer(begin_, second_); }
+  answers::Answer<double> second() const { return answer(second_, end_); }
 
   double label() const {
     double label = 0;
@@ -167,7 +167,7 @@ class Unit {
   }
   double weight_of_label() const { return label() > 0 ? loss_.desirable_weight : loss_.undesirable_weight; }
   answers::TokenTerm<double> kto() const {
-    return answers::kto(chosen().logprob, static_cast<double>(factors_.baseline), label(), loss_.beta);
+    return answers::kto(first().logprob, static_cast<double>(factors_.baseline), label(), loss_.beta);
   }
   double mean_of(double tokens) const {
     return static_cast<double>(factors_.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
@@ -195,7 +195,7 @@ class Unit {
   std::array<const float*, 3> columns_{};
 };
 
-// Calls visit(unit) for those of the units [begin, end) that are in the rows of the arguments.
+// Calls visit(unit) for the units among [begin, end) that lie in the rows of the arguments.
 template <class Visit>
 void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& visit) {
   for (int64_t i = begin; i < end; ++i) {

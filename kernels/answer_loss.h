@@ -1,8 +1,8 @@
 #pragma once
 // The gradient of losses that depend on whole answers (answer_terms.h), by the loss of each token:
 //   dnll = d loss / d nll     nll = -ln p of the target
-// A unit is one answer, or two: the chosen and the rejected one of a pair; or, for kto, one that is good or
-// bad, and one to another prompt, which has no gradient: what it gains is a sample of the baseline. The
+// A unit is one answer, or two: the chosen and the rejected one of a pair, or for kto an answer that is good
+// or bad, and one to another prompt, which has no gradient and only tells what answers gain at random. The
 // gradient of the parameters is then the sum of dnll d nll, as with any weights of targets (cross_entropy.h).
 //
 // The loss of a step is a mean over all its units, or over all their tokens, and of these numbers the
@@ -29,7 +29,7 @@ constexpr auto value_names(MeanOver) { return std::array{"tokens", "answers"}; }
 
 struct AnswerLoss {
   LossKind kind = LossKind::sft;
-  // Of pairs.
+  // Of pairs and labels.
   double beta = 0.1, label_smoothing = 0;
   bool reference_free = false;
   double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added; see weight_of_sft
@@ -53,13 +53,13 @@ enum class AnswerColumn { reference, sampled, advantage };
 // The columns that a loss reads, in the order of their rows in `values`.
 std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
 
-// What a loss is divided by, times a loss scale.
+// The factors of a loss, with its loss scale, and what kto compares gains with.
 struct AnswerFactors {
   float mean = 0;  // 1 / units, or 1 / tokens
   float sft = 0;   // weight_of_sft() / tokens of chosen answers
   float baseline = 0;
 };
-// The targets of all answers, and those of the first answer of each unit.
+// `tokens` counts the targets of all answers, `chosen_tokens` those of the first answer of each unit.
 AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
                          double scale);
 
@@ -94,7 +94,8 @@ struct AnswerSums {
   double correct = 0;                             // pairs whose chosen answer has the higher reward
   double tokens = 0, chosen_tokens = 0;           // targets
   double clipped = 0, divergence = 0;             // of the policy: targets that are clipped, and KL
-  double desirable = 0, gain_of_others = 0;       // of kto: good answers, whose sums are those of chosen ones
+  double desirable = 0,
+         gain_of_others = 0;  // of kto: good answers, summed as chosen ones; and what others gain
 
   static constexpr size_t kCount = 13;
   std::span<double, kCount> values() { return std::span<double, kCount>(&loss, kCount); }

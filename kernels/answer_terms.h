@@ -27,7 +27,7 @@ constexpr T log_sigmoid(T x) {
   return (x < 0 ? x : T(0)) - std::log1p(std::exp(x < 0 ? x : -x));
 }
 
-// ln p of an answer and its number of tokens, less those of the reference where a loss has one.
+// ln p of an answer, less that of the reference where a loss has one, and its number of tokens.
 template <class T>
 struct Answer {
   T logprob, tokens;

@@ -93,7 +93,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   const ArenaScope scope(scratch);
   const Tensor logits = scratch.alloc(DType::f32, {chunk, V});
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, V});
-  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // nobody's
+  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // not read
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);

@@ -8,8 +8,8 @@ rollouts.json   answers with "old_logps" of their tokens and an advantage, two a
 golden.json     {case: {"settings": ..., "steps": [values of each step]}}
 
 Sequences are taken in file order and get no other tokens. AdamW with lr 0.01, betas 0.9 and 0.999, eps 1e-8, no weight
-decay, no clipping; all in f32. The losses and the values are those of the methods of TRL's trainers, before the update
-of the step; "grad_norm" is over all parameters. TRL 1.16.0: python tests/golden/preferences.py"""
+decay, no clipping; all in f32. Losses and other values come from the methods of TRL's trainers, before the step's
+update; "grad_norm" is over all parameters. TRL 1.16.0: python tests/golden/preferences.py"""
 import copy
 import json
 import math

@@ -51,7 +51,7 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 
 }  // namespace
 
-TEST_CASE("losses, gradients and what people watch are those of TRL") {
+TEST_CASE("losses, gradients and metrics of answers are those of TRL") {
   const Lessons lessons("preferences_trl");
   const json all = test::golden_preferences("golden.json");
   for (const auto& [name, options] : kCases) {

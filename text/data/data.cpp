@@ -48,8 +48,8 @@ ImageSizes most_images(const ImageRules& rules, const DataOptions& options) {
           .rows = options.lane_sequences * frames * tokens_of_frame(rules)};
 }
 
-int64_t most_units(const DataOptions& options) {
-  return options.lane_sequences * options.seq_len / (2 * options.packing.unit);
+int64_t most_units(int64_t tokens, int64_t documents) {
+  return std::max<int64_t>(1, tokens / (2 * documents));
 }
 
 namespace {
@@ -178,22 +178,24 @@ std::optional<size_t> Data::source_of(int64_t step, int64_t index) const {
   return static_cast<size_t>(at.source - sources_.data());
 }
 
-std::vector<int64_t> Data::target_counts(int64_t step) const {
-  std::vector<int64_t> counts(sources_.size());
+template <class Count, class Of>
+std::vector<Count> Data::counts_by_source(int64_t step, Of&& of) const {
+  std::vector<Count> counts(sources_.size());
   for (int64_t index = 0; index < options_.total_sequences; ++index) {
     const Place at = place(step, index);
-    counts[static_cast<size_t>(at.source - sources_.data())] += at.source->sequences.targets_in(at.sequence);
+    counts[static_cast<size_t>(at.source - sources_.data())] += of(at);
   }
   return counts;
 }
 
+std::vector<int64_t> Data::target_counts(int64_t step) const {
+  return counts_by_source<int64_t>(
+      step, [](const Place& at) { return at.source->sequences.targets_in(at.sequence); });
+}
+
 std::vector<AnswerCounts> Data::answer_counts(int64_t step) const {
-  std::vector<AnswerCounts> counts(sources_.size());
-  for (int64_t index = 0; index < options_.total_sequences; ++index) {
-    const Place at = place(step, index);
-    counts[static_cast<size_t>(at.source - sources_.data())] += at.source->sequences.answers_in(at.sequence);
-  }
-  return counts;
+  return counts_by_source<AnswerCounts>(
+      step, [](const Place& at) { return at.source->sequences.answers_in(at.sequence); });
 }
 
 void Data::set_columns(std::vector<std::vector<const TokenColumn*>> of_source) {

@@ -48,8 +48,8 @@ struct DataOptions {
 // places.
 ImageSizes most_images(const ImageRules& rules, const DataOptions& options);
 
-// The most units of answers of a lane: each of their documents has a token and a target.
-int64_t most_units(const DataOptions& options);
+// The most units of answers among so many tokens: each of a unit's documents has a token and a target.
+int64_t most_units(int64_t tokens, int64_t documents);
 
 // Where the batch of a step begins: at a sequence, by its index in the order of an epoch.
 struct DataPosition {
@@ -117,6 +117,9 @@ class Data {
   };
   // The one at this index in a step.
   Place place(int64_t step, int64_t index) const;
+  // The sum of of(place) over the places of a step, by source.
+  template <class Count, class Of>
+  std::vector<Count> counts_by_source(int64_t step, Of&& of) const;
   std::vector<LaneImage> images_of(int64_t step, int64_t lane) const;
   ImageBatch read_images(int64_t step, int64_t lane, const Batch& space) const;
   AnswerBatch read_answers(int64_t step, int64_t lane, const Batch& space) const;

@@ -298,9 +298,7 @@ std::vector<Field> preference_fields(AnswerLoss& loss) {
   return {
       {"preference.beta", &loss.beta,
        "of dpo, ipo and kto, how much a model that departs from its reference is held back; of orpo, the "
-       "weight "
-       "of "
-       "the odds",
+       "weight of the odds",
        within(kLeastFloat, kMostFloat)},
       {"preference.label_smoothing", &loss.label_smoothing,
        "of dpo, the share of pairs whose answers may be the wrong way round", within(0, 0.5)},

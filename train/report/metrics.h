@@ -44,8 +44,9 @@ struct StepMetrics {
   std::vector<NamedValue<int64_t>> file_targets{};
   // With a loss of whole answers, answers/NAME: of pairs the means of chosen_logprob, rejected_logprob,
   // chosen_reward and rejected_reward, margin (the difference of the rewards) and accuracy, the share of
-  // pairs with a positive margin; of rollouts clip_share, the share of tokens whose ratio is clipped, and
-  // with a reference kl. The same of an evaluation.
+  // pairs with a positive margin; of labels the same without accuracy, and kl, the baseline; of rollouts
+  // clip_share, the share of tokens whose ratio is clipped, and with a reference kl. The same of an
+  // evaluation.
   std::vector<NamedValue<double>> answers{}, eval_answers{};
   // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
   // then, without pauses between a stop and a resume. Lines of older runs lack both.

@@ -93,13 +93,22 @@ void set_positions(std::vector<TrainState::Source>& sources, const std::vector<S
   for (size_t i = 0; i < sources.size(); ++i) sources[i].position = positions[i];
 }
 
-// What the mean of a step's loss is over, by file.
-std::vector<int64_t> mean_counts(const AnswerLoss& loss, const Data& data, int64_t data_step) {
-  std::vector<int64_t> counts;
-  for (const AnswerCounts& of : data.answer_counts(data_step))
-    counts.push_back(loss.is_over_tokens() ? of.tokens : of.units);
-  return counts;
-}
+// What a step learns from, by file: its targets, what the mean of its loss is over, and answers to compare.
+struct StepCounts {
+  StepCounts(const AnswerLoss& loss, const Data& data, int64_t data_step) {
+    if (!loss.is_used()) {
+      mean_over = targets = data.target_counts(data_step);
+      return;
+    }
+    for (const AnswerCounts& of : data.answer_counts(data_step)) {
+      targets.push_back(of.tokens);
+      mean_over.push_back(loss.is_over_tokens() ? of.tokens : of.units);
+      answers += of;
+    }
+  }
+  std::vector<int64_t> targets{}, mean_over{};
+  AnswerCounts answers{};  // of all files
+};
 
 // The loop over the steps, with what the start of a run has made.
 struct Trainer {
@@ -134,7 +143,7 @@ struct Trainer {
   StepMetrics step();
   void measure(StepMetrics& m, Clock::time_point begin, int64_t targets);
   double baseline(const AnswerCounts& answers);
-  double sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets);
+  double sum_of_losses(const StepResult& r, StepMetrics& m, const StepCounts& counts);
   std::vector<EvaluationLoss> eval_losses();
   bool evaluate(StepMetrics& m);
   void take_samples();
@@ -195,11 +204,8 @@ StepMetrics Trainer::step() {
   const auto begin = Clock::now();
   trace.begin_step(status.data_step + 1);
   const double scale = loss_scale.value(), waited = engine.waited_seconds();
-  const std::vector<int64_t> of_files = inputs.train.data.target_counts(status.data_step);
-  const int64_t targets = std::accumulate(of_files.begin(), of_files.end(), int64_t{0});
-  AnswerCounts answers;
-  if (setup.config.loss.is_used())
-    for (const AnswerCounts& of : inputs.train.data.answer_counts(status.data_step)) answers += of;
+  const StepCounts counts(setup.config.loss, inputs.train.data, status.data_step);
+  const int64_t targets = std::accumulate(counts.targets.begin(), counts.targets.end(), int64_t{0});
   StepMetrics m{.lr = next_rate(setup, start, status.completed)};
   bool finite = true;
   if (targets > 0) {
@@ -208,9 +214,9 @@ StepMetrics Trainer::step() {
                                                          .lr = m.lr,
                                                          .loss_scale = scale,
                                                          .targets = targets,
-                                                         .answers = answers,
-                                                         .baseline = baseline(answers)});
-    m.loss = sum_of_losses(r, m, of_files) / scale;
+                                                         .answers = counts.answers,
+                                                         .baseline = baseline(counts.answers)});
+    m.loss = sum_of_losses(r, m, counts) / scale;
     for (NamedValue<double>& of : m.file_losses) of.value /= scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
@@ -263,7 +269,7 @@ double Trainer::baseline(const AnswerCounts& answers) {
 // The loss of the step, and of several files those of each. The same exchange carries each rank's stop
 // request, so that all ranks stop after the same step, whether it is still writing a checkpoint, and whether
 // one is due by its clock.
-double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets) {
+double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCounts& counts) {
   const std::array<double, 3> mine{static_cast<double>(stop_request.signal()),
                                    static_cast<double>(writer.busy()),
                                    static_cast<double>(times.save_clock.has_run_out())};
@@ -287,11 +293,9 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, std::span<con
     all.sequences = std::move(losses);
   }
   if (by_file)
-    for (const FileLoss& of : losses_by_file(data, status.data_step, all.sequences,
-                                             loss.is_used() ? mean_counts(loss, data, status.data_step)
-                                                            : std::vector(targets.begin(), targets.end()))) {
+    for (const FileLoss& of : losses_by_file(data, status.data_step, all.sequences, counts.mean_over)) {
       m.file_losses.push_back({inputs.train.names[of.file], of.loss});
-      m.file_targets.push_back({inputs.train.names[of.file], targets[of.file]});
+      m.file_targets.push_back({inputs.train.names[of.file], counts.targets[of.file]});
     }
   save_is_late = all.notes.front()[2] != 0;
   threads_idle = true;

@@ -299,8 +299,7 @@ void check_loss(const RunSetup& s, Problems& problems) {
                    "\": remove it, or set train.loss to ", read_by);
   };
   const bool dpo = loss.kind == LossKind::dpo, ipo = loss.kind == LossKind::ipo,
-             policy = loss.kind == LossKind::policy;
-  const bool kto = loss.kind == LossKind::kto;
+             kto = loss.kind == LossKind::kto, policy = loss.kind == LossKind::policy;
   only("preference.beta", loss.beta != unset.beta, loss.has_pairs() || kto,
        "\"dpo\", \"ipo\", \"orpo\" or \"kto\"");
   only("preference.desirable_weight", loss.desirable_weight != unset.desirable_weight, kto, "\"kto\"");
@@ -319,8 +318,7 @@ void check_loss(const RunSetup& s, Problems& problems) {
                  "\" compares whole answers, which data.packing = \"", packing,
                  "\" could cut: set data.packing = \"best_fit\" or \"none\"");
   problems.check(!s.model.vision, "train.loss = \"", loss.kind,
-                 "\" does not train models that read images: "
-                 "set train.loss = \"sft\"");
+                 "\" does not train models that read images: set train.loss = \"sft\"");
 }
 
 // Sizes that are each in bounds but too large together.

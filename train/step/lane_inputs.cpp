@@ -13,11 +13,6 @@ int64_t size_of_indices(const VisionConfig& vision, const RowCounts& rows) {
          size_of_moves(vision, rows);
 }
 
-// A unit has at least two tokens of every answer.
-int64_t most_units(const AnswerLoss& loss, int64_t tokens) {
-  return std::max<int64_t>(1, tokens / (2 * loss.answers_of_unit()));
-}
-
 Frames frames_of(const ImageInputs& host) {
   return {{host.frames.as<int32_t>(), static_cast<size_t>(host.frames.size())}, host.positions};
 }
@@ -36,7 +31,7 @@ LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& mem
   batch_ = text_in(text_.device);
   if (has_answers && setup.config.loss.is_used()) {
     loss_ = setup.config.loss;
-    unit_count_ = most_units(*loss_, tokens_);
+    unit_count_ = most_units(tokens_, loss_->answers_of_unit());
     units_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {unit_count_, 3}));
     values_ =
         Mirror(memory.staging, memory.batch.alloc(DType::f32, {std::ssize(columns_of(*loss_)), tokens_}));

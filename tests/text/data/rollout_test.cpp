@@ -46,7 +46,7 @@ TEST_CASE("the advantage of a reward is its distance from the mean of its group 
   near({3}, {0});
 }
 
-TEST_CASE("a record that is no rollout is refused by its line, with what it must have") {
+TEST_CASE("the error for a record that is no rollout names its line, and what it must have") {
   CHECK(error(R"({"prompt":"a","completion":"b"})").starts_with("a.jsonl:3: has none of \"advantage\""));
   CHECK(error(R"({"prompt":"a","completion":"b","advantage":1,"reward":1,"group":1})")
             .starts_with("a.jsonl:3: has more than one of \"advantage\""));

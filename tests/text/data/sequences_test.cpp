@@ -96,8 +96,8 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
   const DataOptions options = options_of(10, 2, 2);
   Data data(file, options);
   data.set_columns({{&column, &column}});
-  Space space(20, most_units(options), 2);
-  CHECK(most_units(options) == 5);
+  Space space(20, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 2);
+  CHECK(most_units(options.lane_sequences * options.seq_len, options.packing.unit) == 5);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.tokens) == Ints{6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 15, 16, 17, 18, 0});
   CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -100,
@@ -113,7 +113,7 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
   CHECK(data.target_count(0) == 7);
 }
 
-TEST_CASE("answers are counted by source: units, their targets, and those of first answers") {
+TEST_CASE("answers are counted by source: units, targets, and the targets of first answers") {
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 3}, {5, 5}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
   const Data data(file, options_of(10, 2, 2));
@@ -132,7 +132,7 @@ TEST_CASE("a unit of one answer ends where a second would begin, and padding may
   DataOptions options = options_of(4, 2, 1, Packing::none);
   options.packing.padding = Padding::left;
   const Data data(file, options);
-  Space space(8, most_units(options), 0);
+  Space space(8, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 0);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.answers.units) == Ints{1, 4, 4, 6, 8, 8});
   CHECK(elements(batch.boundaries) == Ints{0, 1, 4, 6, 8});
@@ -144,7 +144,7 @@ TEST_CASE("a lane of empty sequences has no units") {
   DataOptions options = options_of(5, 1, 2);
   options.total_sequences = 2;
   const Data data(file, options);
-  Space space(5, most_units(options), 0);
+  Space space(5, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 0);
   CHECK(data.read(0, 0, space.batch).answers.units.shape == Shape{1, 3});
   CHECK(data.read(0, 1, space.batch).answers.units.empty());
 }
@@ -160,7 +160,7 @@ TEST_CASE("a target without a value is an error with its token and file") {
     const TokenColumn column(kColumn, file.size(), "");
     Data data(file, options);
     data.set_columns({{&column}});
-    Space space(5, most_units(options), 1);
+    Space space(5, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 1);
     return test::error_of([&] { data.read(0, 0, space.batch); });
   };
   CHECK(error(0) == "");
