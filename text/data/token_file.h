@@ -25,7 +25,7 @@
 
 #include "runtime/input_file.h"
 #include "runtime/whole_file.h"
-#include "text/data/rollout_columns.h"
+#include "text/data/answer_columns.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
 
@@ -88,7 +88,7 @@ class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);
   // `trained` says of each token whether it is a target; empty: all are. Of a rollout its trained tokens have
-  // values, which go into columns (rollout_columns.h).
+  // values, which go into columns (answer_columns.h).
   void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {},
                     std::span<const DocumentImage> images = {}, const TokenValues& values = {});
   void set_manifest(std::string text) { manifest_ = std::move(text); }
@@ -106,7 +106,7 @@ class TokenWriter {
   std::vector<uint64_t> starts_{0};
   std::vector<uint8_t> mask_;  // empty while all tokens are trained
   ImageTableWriter images_;
-  RolloutColumnWriter columns_;
+  AnswerColumnWriter columns_;
   std::string manifest_;
   NewFile file_;
   int64_t trained_ = 0;

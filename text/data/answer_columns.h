@@ -1,7 +1,7 @@
 #pragma once
-// The columns of a token file NAME of rollouts: NAME.advantages, and NAME.logprobs if the records have
-// log-probabilities. Their values are 0 at tokens that are not trained. Their identity is in the manifest of
-// the token file, which so cannot be used with the columns of another:
+// The columns of a token file NAME of rollouts or labels: NAME.advantages, for which a label is 1 or -1, and
+// NAME.logprobs if the records have log-probabilities. Their values are 0 at tokens that are not trained.
+// Their identity is in the manifest of the token file, which so cannot be used with the columns of another:
 //   "rollouts":{"values":"1a2b3c4d5e6f7a8b","logprobs":true}
 
 #include <cstdint>
@@ -32,9 +32,9 @@ struct TokenValues {
 };
 
 // Writes the columns of the token file of this name; nothing without rollouts.
-class RolloutColumnWriter {
+class AnswerColumnWriter {
  public:
-  explicit RolloutColumnWriter(const std::string& path) : path_(path) {}
+  explicit AnswerColumnWriter(const std::string& path) : path_(path) {}
 
   // Adds the values of the next document. All documents of a file have log-probabilities, or none.
   void add(std::span<const int32_t> tokens, std::span<const uint8_t> trained, const TokenValues& values);

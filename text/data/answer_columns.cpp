@@ -1,4 +1,4 @@
-#include "text/data/rollout_columns.h"
+#include "text/data/answer_columns.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -51,8 +51,8 @@ std::unique_ptr<const TokenColumn> logprobs_of(const TokenFile& file) {
   return column_of(file, logprobs_path(file.path()), columns.identity);
 }
 
-void RolloutColumnWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
-                              const TokenValues& values) {
+void AnswerColumnWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> trained,
+                             const TokenValues& values) {
   if (values.advantages.empty()) return;
   const auto append = [&](std::span<const float> of_trained, std::vector<float>& column) {
     size_t next = 0;
@@ -70,14 +70,14 @@ void RolloutColumnWriter::add(std::span<const int32_t> tokens, std::span<const u
   if (!values.logprobs.empty()) append(values.logprobs, logprobs_);
 }
 
-std::string RolloutColumnWriter::added_to(const std::string& manifest) const {
+std::string AnswerColumnWriter::added_to(const std::string& manifest) const {
   if (advantages_.empty()) return manifest;
   Json all = manifest.empty() ? Json::object() : Json::parse(manifest);
   all["rollouts"] = {{"values", content_.hex().substr(0, kIdentityDigits)}, {"logprobs", !logprobs_.empty()}};
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void RolloutColumnWriter::complete() {
+void AnswerColumnWriter::complete() {
   if (advantages_.empty()) return;
   const std::string identity = content_.hex().substr(0, kIdentityDigits);
   files_.push_back(complete_token_column(advantages_path(path_), identity, advantages_));
@@ -86,7 +86,7 @@ void RolloutColumnWriter::complete() {
   files_.push_back(complete_token_column(logprobs_path(path_), identity, logprobs_));
 }
 
-void RolloutColumnWriter::finish() {
+void AnswerColumnWriter::finish() {
   for (const std::unique_ptr<NewFile>& file : files_) file->finish();
 }
 
