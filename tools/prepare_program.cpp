@@ -287,18 +287,14 @@ std::string pictures_of(const Record& record, std::span<const Sample> documents,
   std::string pictures;
   Record shown = record;
   for (const Sample& document : documents) {
-    if (documents.size() > 1)
-      shown.where = str(record.where, &document == &documents.front() ? ", chosen" : ", rejected");
+    const bool is_first = &document == &documents.front();
+    if (encoder.records() == RecordKind::pairs)
+      shown.where = str(record.where, is_first ? ", chosen" : ", rejected");
+    if (encoder.records() == RecordKind::labels && !is_first)
+      shown.where = str(record.where, ", the completion of the record before");
     pictures += picture_of(shown, document, encoder, colors);
   }
   return pictures;
-}
-
-// What reports call the records.
-const char* noun_of(RecordKind kind) {
-  if (kind == RecordKind::samples) return "document";
-  if (kind == RecordKind::labels) return "labeled answer";
-  return kind == RecordKind::pairs ? "pair" : "rollout";
 }
 
 std::vector<DatasetFile> weighted(const Options& o, const std::vector<std::string>& paths) {

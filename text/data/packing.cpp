@@ -90,8 +90,8 @@ class Rooms {
 }  // namespace
 
 PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len) {
-  if (options.answers)
-    add_units(file, options.unit, seq_len);
+  if (options.has_answers())
+    add_units(file, documents_per_record(options.records), seq_len);
   else
     add_documents(file, options, seq_len);
   if (options.packing != Packing::none) {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/named.h"
+#include "text/data/records.h"
 #include "text/data/token_file.h"
 #include "text/images/image_rules.h"
 
@@ -44,8 +45,11 @@ struct PackingOptions {
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
   int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
-  bool answers = false;     // documents are answers that losses compare
-  int64_t unit = 1;         // consecutive documents of a unit of answers: 2 of pairs
+
+  // All but samples are answers that losses compare: the documents of a record are a unit.
+  RecordKind records = RecordKind::samples;
+
+  bool has_answers() const { return records != RecordKind::samples; }
 };
 
 // The places for patches of a sequence.

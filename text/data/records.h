@@ -18,6 +18,12 @@ namespace flatshard {
 enum class RecordKind { samples, pairs, labels, rollouts };
 constexpr auto value_names(RecordKind) { return std::array{"samples", "pairs", "labels", "rollouts"}; }
 
+// What people call a record.
+constexpr const char* noun_of(RecordKind kind) {
+  constexpr std::array nouns{"document", "pair", "labeled answer", "rollout"};
+  return nouns[static_cast<size_t>(kind)];
+}
+
 constexpr int64_t documents_per_record(RecordKind kind) {
   return kind == RecordKind::pairs || kind == RecordKind::labels ? 2 : 1;
 }

@@ -11,7 +11,7 @@ Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64
   check(!file.has_images() || packing.packing == Packing::best_fit || packing.packing == Packing::none,
         file.path(), ": has images, which data.packing = \"", packing.packing,
         "\" could cut: set data.packing = \"best_fit\" or \"none\"");
-  if (packing.answers) check_answers();
+  if (packing.has_answers()) check_answers();
   if (packing.packing == Packing::wrapped || packing.packing == Packing::documents) {
     count_ = (file.size() - 1) / seq_len;
     check(count_ > 0, file.path(), ": has ", file.size(), " tokens",
@@ -20,9 +20,9 @@ Sequences::Sequences(const TokenFile& file, const PackingOptions& packing, int64
   } else {
     packed_.emplace(file, packing, seq_len);
     count_ = packed_->count();
-    check(count_ > 0 || !packing.answers, file.path(), ": none of its ", file.document_count() / packing.unit,
-          packing.unit > 1 ? " pairs" : " rollouts", " fits data.seq_len = ", seq_len,
-          " with tokens to train on: set a larger data.seq_len");
+    check(count_ > 0 || !packing.has_answers(), file.path(), ": none of its ",
+          file.document_count() / documents_per_record(packing.records), ' ', noun_of(packing.records),
+          "s fits data.seq_len = ", seq_len, " with tokens to train on: set a larger data.seq_len");
     check(count_ > 0, file.path(), ": none of its ", file.document_count(),
           " documents has a token to train on within data.seq_len = ", seq_len,
           file.has_images() ? str(", or images that fit it and data.max_patches = ",
@@ -36,8 +36,9 @@ void Sequences::check_answers() const {
         ": has answers to compare, which data.packing = \"", packing_.packing,
         "\" could cut: set data.packing = \"best_fit\" or \"none\"");
   check(!file_.has_images(), file_.path(), ": has images, which answers to compare cannot have");
-  check(file_.document_count() % packing_.unit == 0, file_.path(), ": has ", file_.document_count(),
-        " documents, which are not pairs: make it with prepare --records pairs");
+  check(file_.document_count() % documents_per_record(packing_.records) == 0, file_.path(), ": has ",
+        file_.document_count(), " documents, which are not ", packing_.records,
+        ": make it with prepare --records ", packing_.records);
 }
 
 std::vector<int64_t> Sequences::ends_in(int64_t sequence) const {
@@ -66,7 +67,7 @@ int64_t Sequences::targets_in(int64_t sequence) const {
 }
 
 std::vector<Piece> Sequences::documents_of(Piece piece) const {
-  if (packing_.unit == 1) return {piece};
+  if (documents_per_record(packing_.records) == 1) return {piece};
   std::vector<Piece> documents;
   int64_t begin = piece.begin;
   const auto end_at = [&](int64_t end) {

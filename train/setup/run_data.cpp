@@ -18,8 +18,7 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
                       .truncation = s.config.data.truncation,
                       .padding = s.config.data.padding,
                       .max_patches = s.max_patches,
-                      .answers = s.config.loss.is_used(),
-                      .unit = documents_per_record(records_of(s.config.loss))},
+                      .records = records_of(s.config.loss)},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
@@ -40,12 +39,6 @@ std::vector<std::string> names_of(const std::vector<NamedFile>& files) {
   std::vector<std::string> names;
   for (const NamedFile& file : files) names.push_back(file.name);
   return names;
-}
-
-// What packing keeps together: a document, or a unit of answers.
-const char* noun_of(const PackingOptions& packing) {
-  if (!packing.answers) return "document";
-  return packing.unit > 1 ? "pair" : "rollout";
 }
 
 std::deque<TokenFile> opened(const std::vector<NamedFile>& files, int64_t most_documents) {
@@ -153,7 +146,7 @@ std::string tokenizer_folder(const Config& config) {
 RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)
     : names(names_of(named_files(paths))),
       files(opened(named_files(paths),
-                   setup.config.data.max_samples * data_options(setup, evaluation).packing.unit)),
+                   setup.config.data.max_samples * documents_per_record(records_of(setup.config.loss)))),
       data(pointers_to(files), evaluation ? std::vector<double>{} : setup.config.data.weights,
            data_options(setup, evaluation)),
       seq_len(setup.seq_len()),
@@ -222,7 +215,8 @@ std::string RunData::describe_file(size_t i) const {
       str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
           " documents, ", with_commas(sequences.count()), " sequences");
   if (file.left_out() > 0)
-    text += str("; data.max_samples leaves out ", counted(file.left_out() / packing.unit, noun_of(packing)));
+    text += str("; data.max_samples leaves out ",
+                counted(file.left_out() / documents_per_record(packing.records), noun_of(packing.records)));
   if (const PackedSequences* const packed = sequences.packed()) {
     const auto places = static_cast<double>(sequences.count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
@@ -239,8 +233,8 @@ std::string RunData::describe_file(size_t i) const {
       if (count > 0) text += str(", ", counted(count, what), loss);
     };
     add(losses.empty, "empty document", " dropped");
-    add(losses.untrained, noun_of(packing), " without trained tokens dropped");
-    add(losses.long_units, noun_of(packing), " longer than data.seq_len dropped");
+    add(losses.untrained, noun_of(packing.records), " without trained tokens dropped");
+    add(losses.long_units, noun_of(packing.records), " longer than data.seq_len dropped");
     add(losses.images, "document", " dropped whose images do not fit data.seq_len and data.max_patches");
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");

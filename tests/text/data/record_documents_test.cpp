@@ -229,6 +229,14 @@ TEST_CASE("prepare --records writes and shows both answers of a pair, and the co
   CHECK(documents_in(kTokens).size() == 4);
   CHECK(records_of_manifest(TokenFile(kTokens).manifest()) == RecordKind::pairs);
 
+  write("records.jsonl", R"({"prompt":"p","completion":"a","label":true})"
+                         "\n"
+                         R"({"prompt":"q","completion":"b","label":false})");
+  const std::string labels = prepare({"--records", "labels", "--show", "1", "records.jsonl"}).out;
+  CHECK(labels.find("--- records.jsonl:1, the completion of the record before: ") != std::string::npos);
+  CHECK(labels.find("rejected") == std::string::npos);
+  CHECK(labels.find(": 2 labeled answers; ") != std::string::npos);
+
   write("records.jsonl", rewarded("a", 1, "x") + rewarded("b", 2, "x"));
   const Run rollouts = prepare({"--records", "rollouts", "records.jsonl"});
   CHECK(rollouts.out.find(": 2 rollouts; dropped 0 empty") != std::string::npos);

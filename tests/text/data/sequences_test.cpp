@@ -59,13 +59,17 @@ struct Space {
 
 Ints elements(const Tensor& t) { return {t.as<int32_t>(), t.as<int32_t>() + t.size()}; }
 
-DataOptions options_of(int64_t seq_len, int64_t sequences, int64_t unit,
+DataOptions options_of(int64_t seq_len, int64_t sequences, RecordKind records,
                        Packing packing = Packing::best_fit) {
   return {.seq_len = seq_len,
           .lane_sequences = sequences,
           .total_sequences = sequences,
-          .packing = {.packing = packing, .answers = true, .unit = unit},
+          .packing = {.packing = packing, .records = records},
           .shuffle = false};
+}
+
+int64_t units_of(const DataOptions& options) {
+  return most_units(options.lane_sequences * options.seq_len, documents_per_record(options.packing.records));
 }
 
 }  // namespace
@@ -74,7 +78,7 @@ TEST_CASE("a unit of answers is never cut, and is dropped if it is too long or a
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 2}, {5, 1}, {9, 1}, {2, 1}, {3, 0}, {2, 1}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
   for (const Packing packing : {Packing::best_fit, Packing::none}) {
-    const PackedSequences packed(file, options_of(9, 1, 2, packing).packing, 9);
+    const PackedSequences packed(file, options_of(9, 1, RecordKind::pairs, packing).packing, 9);
     CHECK(packed.losses().long_units == 1);
     CHECK(packed.losses().untrained == 1);
     CHECK(packed.used_tokens() == 5 + 9 + 4);
@@ -93,11 +97,11 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
   const TokenFile file(kPath);
   write_token_column(kColumn, "", temp.values);
   const TokenColumn column(kColumn, file.size(), "");
-  const DataOptions options = options_of(10, 2, 2);
+  const DataOptions options = options_of(10, 2, RecordKind::pairs);
   Data data(file, options);
   data.set_columns({{&column, &column}});
-  Space space(20, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 2);
-  CHECK(most_units(options.lane_sequences * options.seq_len, options.packing.unit) == 5);
+  Space space(20, units_of(options), 2);
+  CHECK(units_of(options) == 5);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.tokens) == Ints{6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 15, 16, 17, 18, 0});
   CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -100,
@@ -116,7 +120,7 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
 TEST_CASE("answers are counted by source: units, targets, and the targets of first answers") {
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 3}, {5, 5}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
-  const Data data(file, options_of(10, 2, 2));
+  const Data data(file, options_of(10, 2, RecordKind::pairs));
   const std::vector<AnswerCounts> counts = data.answer_counts(0);
   REQUIRE(counts.size() == 1);
   CHECK(counts[0].units == 3);
@@ -129,10 +133,10 @@ TEST_CASE("answers are counted by source: units, targets, and the targets of fir
 TEST_CASE("a unit of one answer ends where a second would begin, and padding may be on the left") {
   const TempAnswers temp({{3, 1}, {2, 1}});
   const TokenFile file(kPath);
-  DataOptions options = options_of(4, 2, 1, Packing::none);
+  DataOptions options = options_of(4, 2, RecordKind::rollouts, Packing::none);
   options.packing.padding = Padding::left;
   const Data data(file, options);
-  Space space(8, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 0);
+  Space space(8, units_of(options), 0);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.answers.units) == Ints{1, 4, 4, 6, 8, 8});
   CHECK(elements(batch.boundaries) == Ints{0, 1, 4, 6, 8});
@@ -141,10 +145,10 @@ TEST_CASE("a unit of one answer ends where a second would begin, and padding may
 TEST_CASE("a lane of empty sequences has no units") {
   const TempAnswers temp({{3, 1}, {2, 1}});
   const TokenFile file(kPath);
-  DataOptions options = options_of(5, 1, 2);
+  DataOptions options = options_of(5, 1, RecordKind::pairs);
   options.total_sequences = 2;
   const Data data(file, options);
-  Space space(5, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 0);
+  Space space(5, units_of(options), 0);
   CHECK(data.read(0, 0, space.batch).answers.units.shape == Shape{1, 3});
   CHECK(data.read(0, 1, space.batch).answers.units.empty());
 }
@@ -152,7 +156,7 @@ TEST_CASE("a lane of empty sequences has no units") {
 TEST_CASE("a target without a value is an error with its token and file") {
   const TempAnswers temp({{3, 2}, {2, 1}});
   const TokenFile file(kPath);
-  const DataOptions options = options_of(5, 1, 2);
+  const DataOptions options = options_of(5, 1, RecordKind::pairs);
   const auto error = [&](size_t missing) {
     Floats values = temp.values;
     values[missing] = std::numeric_limits<float>::quiet_NaN();
@@ -160,7 +164,7 @@ TEST_CASE("a target without a value is an error with its token and file") {
     const TokenColumn column(kColumn, file.size(), "");
     Data data(file, options);
     data.set_columns({{&column}});
-    Space space(5, most_units(options.lane_sequences * options.seq_len, options.packing.unit), 1);
+    Space space(5, units_of(options), 1);
     return test::error_of([&] { data.read(0, 0, space.batch); });
   };
   CHECK(error(0) == "");
@@ -173,12 +177,16 @@ TEST_CASE("answers are refused with a packing that could cut them, and if none f
   const TokenFile file(kPath);
   for (const Packing packing : {Packing::wrapped, Packing::documents, Packing::best_fit_split})
     CHECK(test::error_of([&] {
-            Data data(file, options_of(5, 1, 1, packing));
+            Data data(file, options_of(5, 1, RecordKind::rollouts, packing));
           }).ends_with("could cut: set data.packing = \"best_fit\" or \"none\""));
-  CHECK(test::error_of([&] { Data data(file, options_of(5, 1, 2)); }) ==
+  CHECK(test::error_of([&] { Data data(file, options_of(5, 1, RecordKind::pairs)); }) ==
         "sequences_test.tok: has 3 documents, which are not pairs: make it with prepare --records pairs");
   const TokenFile one_pair(kPath, 2);
-  CHECK(test::error_of([&] { Data data(one_pair, options_of(4, 1, 2)); }) ==
+  const auto error = [&](RecordKind records) {
+    return test::error_of([&] { Data data(one_pair, options_of(4, 1, records)); });
+  };
+  CHECK(error(RecordKind::pairs) ==
         "sequences_test.tok: none of its 1 pairs fits data.seq_len = 4 with tokens to train on: set a larger "
         "data.seq_len");
+  CHECK(error(RecordKind::labels).starts_with("sequences_test.tok: none of its 1 labeled answers fits"));
 }
