@@ -16,7 +16,9 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kTokens = 256, kMostVocab = 2048;
+// Few rows as well: chunks of the head and short micro-batches have rates of their own.
+constexpr int64_t kTokens[] = {256, 64};
+constexpr int64_t kMostVocab = 2048;
 constexpr int kRounds = 3;  // after one that does not count
 // The widest model whose products take no longer in one round.
 constexpr int64_t kWidths[] = {512, 256, 128};
@@ -25,7 +27,7 @@ constexpr double kSeconds = 0.1;
 int64_t width_for(double products) {
   for (const int64_t width : kWidths) {
     const double C = static_cast<double>(width), weights = 12 * C * C + kMostVocab * C;
-    if (6 * kTokens * weights < kSeconds * products) return width;
+    if (6 * kTokens[0] * weights < kSeconds * products) return width;
   }
   return kWidths[std::size(kWidths) - 1];
 }
@@ -48,8 +50,8 @@ class GradientsOfUnit {
 
 class SmallStep {
  public:
-  SmallStep(const ModelConfig& config, DType compute, int64_t length)
-      : compute_(compute), length_(length), model_(config, memory_) {
+  SmallStep(const ModelConfig& config, DType compute, int64_t token_count)
+      : compute_(compute), token_count_(token_count), model_(config, memory_) {
     allocate();
     StreamGroup planning(Device::cpu(), {.planning = true, .recording = &recording_});
     run(planning.add("compute"));
@@ -71,8 +73,10 @@ class SmallStep {
   }
 
  private:
+  int64_t length() const { return model_.config().context; }
+
   void allocate() {
-    const int64_t N = kTokens, documents = N / length_;
+    const int64_t N = token_count_, documents = N / length();
     for (Tensor* const tensor : {&tokens_, &positions_, &targets_}) *tensor = memory_.alloc(DType::i32, {N});
     boundaries_ = memory_.alloc(DType::i32, {documents + 1});
     target_weights_ = memory_.alloc(DType::f32, {N});
@@ -104,14 +108,14 @@ class SmallStep {
         init_param(stream, {.y = parameters_[u][i], .init = spec.init, .random = RandomStream(1, spec.name)});
       }
     stream.sync();
-    for (int64_t i = 0; i < kTokens; ++i) {
+    for (int64_t i = 0; i < token_count_; ++i) {
       tokens_.as<int32_t>()[i] = targets_.as<int32_t>()[i] =
           static_cast<int32_t>(i * 31 % model_.config().vocab);
-      positions_.as<int32_t>()[i] = static_cast<int32_t>(i % length_);
-      target_weights_.as<float>()[i] = 1.0f / kTokens;
+      positions_.as<int32_t>()[i] = static_cast<int32_t>(i % length());
+      target_weights_.as<float>()[i] = 1.0f / static_cast<float>(token_count_);
     }
-    for (int64_t d = 0; d <= kTokens / length_; ++d)
-      boundaries_.as<int32_t>()[d] = static_cast<int32_t>(d * length_);
+    for (int64_t d = 0; d <= token_count_ / length(); ++d)
+      boundaries_.as<int32_t>()[d] = static_cast<int32_t>(d * length());
   }
 
   void run(Stream& stream) {
@@ -125,7 +129,7 @@ class SmallStep {
               .target_weights = target_weights_,
               .losses = losses_,
               .dtype = compute_,
-              .head_chunk = kTokens};
+              .head_chunk = token_count_};
     const ArenaScope saved(saved_);
     std::deque<GradientsOfUnit> gradients;
     for (const std::vector<Tensor>& unit : gradients_) gradients.emplace_back(unit);
@@ -178,7 +182,7 @@ class SmallStep {
   }
 
   DType compute_;
-  int64_t length_;
+  int64_t token_count_;
   Arena memory_{"small model", Device::cpu()}, saved_{"small activations", Device::cpu()},
       scratch_{"small scratch", Device::cpu()};
   Recording recording_;
@@ -214,12 +218,15 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
 
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products) {
   if (setup.model.vision) return {};
-  // A power of two, so that whole sequences fill the tokens.
-  int64_t length = kTokens;
-  while (length > setup.seq_len()) length /= 2;
   ModelConfig model = smaller_model(setup.model, width_for(products));
-  model.context = length;
-  return SmallStep(model, setup.compute, length).time();
+  std::vector<TimedOp> timed;
+  for (const int64_t tokens : kTokens) {
+    // A power of two, so that whole sequences fill the tokens.
+    model.context = tokens;
+    while (model.context > setup.seq_len()) model.context /= 2;
+    for (const TimedOp& op : SmallStep(model, setup.compute, tokens).time()) timed.push_back(op);
+  }
+  return timed;
 }
 
 }  // namespace flatshard

@@ -1,7 +1,7 @@
 #pragma once
 // Rates of the ops of a run on the CPU, measured on a smaller model of the same kind: one block between an
-// embedding and a head, a few hundred tokens, and the update of its weights. The simulator scales them to the
-// shapes of the run.
+// embedding and a head, with a few hundred tokens and with few, and the update of its weights. The simulator
+// scales them to the shapes of the run.
 
 #include <vector>
 

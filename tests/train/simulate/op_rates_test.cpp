@@ -57,6 +57,15 @@ TEST_CASE("the smaller model runs every op of the run's blocks, in the same dtyp
     }
 }
 
+TEST_CASE("products are timed with many rows and with few") {
+  RunSetup setup = setup_of("llama", Precision::fp32, true);
+  std::set<int64_t> rows;
+  for (const TimedOp& op : time_ops(setup, 1e9))
+    if (op.op.name == "gemm" && op.op.shape[1] == setup.model.vocab) rows.insert(op.op.shape[0]);
+  CHECK(rows.contains(64));
+  CHECK(rows.contains(256));
+}
+
 TEST_CASE("the smaller model keeps heads and proportions, and is no larger than the run's") {
   ModelConfig model{.family = "llama",
                     .layers = 32,
