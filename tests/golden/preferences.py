@@ -62,9 +62,9 @@ def random_model():
     return model
 
 
-def read_model():
-    model = hf.AutoModelForCausalLM.from_pretrained(os.path.join(OUT, "model"), dtype=torch.float32,
-                                                    attn_implementation="eager")
+def read_model(folder=os.path.join(OUT, "model")):
+    model = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model.get_input_embeddings().padding_idx = None  # with it, the padding token's row has no gradient
     add_fused_lm_head(model, outputs=("log_probs", "entropy", "mean_logits", "is_top1"))
     return model.train()
 
@@ -187,10 +187,16 @@ def policy(model, reference, settings):
     return step
 
 
-def steps_of(make, settings, data):
-    model, reference = read_model(), read_model()
+def maker(case):
+    """What makes the step of a case."""
+    return kto if case == "kto" else orpo if case == "orpo" else policy if "epsilon" in CASES[case] else dpo
+
+
+def steps_of(make, settings, data, lr=0.01, eps=1e-8, read=read_model):
+    """The values of each step, over whose data `data` is cut evenly."""
+    model, reference = read(), read()
     step = make(model, reference, settings)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), eps=eps, weight_decay=0.0)
     each, found = len(data) // STEPS, []
     for i in range(STEPS):
         optimizer.zero_grad()
@@ -254,14 +260,8 @@ def main():
     write("rollouts.json", rollouts)
     golden, expected = {}, expected_first_losses(initial, pairs, answers, rollouts)
     for case, settings in CASES.items():
-        if case == "kto":
-            make, data = kto, answers
-        elif case == "orpo":
-            make, data = orpo, pairs["one_token_prompts"]
-        elif "epsilon" in settings:
-            make, data = policy, rollouts
-        else:
-            make, data = dpo, pairs["pairs"]
+        make = maker(case)
+        data = {kto: answers, orpo: pairs["one_token_prompts"], policy: rollouts, dpo: pairs["pairs"]}[make]
         steps = steps_of(make, settings, data)
         golden[case] = {"settings": settings, "steps": steps}
         print(f"{case}: first loss {steps[0]['loss']:.6f}, expected {expected[case]:.6f}")

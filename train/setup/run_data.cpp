@@ -214,9 +214,6 @@ std::string RunData::describe_file(size_t i) const {
   std::string text =
       str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
           " documents, ", with_commas(sequences.count()), " sequences");
-  if (file.left_out() > 0)
-    text += str("; data.max_samples leaves out ",
-                counted(file.left_out() / documents_per_record(packing.records), noun_of(packing.records)));
   if (const PackedSequences* const packed = sequences.packed()) {
     const auto places = static_cast<double>(sequences.count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
@@ -239,6 +236,9 @@ std::string RunData::describe_file(size_t i) const {
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");
   }
+  if (file.left_out() > 0)
+    text += str("; data.max_samples leaves out ",
+                counted(file.left_out() / documents_per_record(packing.records), noun_of(packing.records)));
   return text;
 }
 
