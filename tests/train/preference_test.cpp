@@ -92,7 +92,8 @@ TEST_CASE("one hash over ranks, strategies, stages, recomputation and chunks of 
   for (const std::string& loss :
        {four, four + "--train.loss=policy --policy.kl_weight=0.1 --data.train=rollouts.tok",
         four + "--train.loss=kto --data.train=labels.tok",
-        four + "--lora.rank=2 --train.loss=orpo --data.train=short_prompts.tok"}) {
+        four + "--lora.rank=2 --train.loss=orpo --data.train=short_prompts.tok",
+        four + "--lora.rank=2 --quant.base=nf4 --preference.sft_weight=0.5"}) {
     CAPTURE(loss);
     const test::Finished one = lessons.train(1, loss + " --run.dir=one");
     REQUIRE_MESSAGE(hash_of(one).size() == 64, one.output);
