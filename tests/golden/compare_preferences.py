@@ -4,10 +4,11 @@
     compare_preferences.py FOLDER PAIRS BIN      FOLDER: a chat model, such as SmolLM2-135M-Instruct; PAIRS: JSON lines
                                                  such as configs/key_pairs prints; BIN: build/bin
 
-Three AdamW steps of all parameters in fp32 for each loss, two pairs, four labeled answers or two rollouts a step. A line has
-the largest differences of loss and gradient norm, of the first step and of all three, relative to values above 1. TRL's side renders the
-conversations with transformers' chat template and tokenizer. ORPO has pairs of texts with prompts of one token, since TRL adds
-the loss of the prompt. The old log-probabilities of rollouts are those of the initial model with noise.
+Three AdamW steps of all parameters in fp32 for each loss, two pairs, four labeled answers or two rollouts a step. A line
+has the largest differences of loss and gradient norm, of the first step and of all three, relative to values above 1.
+TRL's side renders the conversations with transformers' chat template and tokenizer. The pairs for ORPO are texts with
+prompts of one token, because TRL's loss covers the prompt too. The log-probabilities that rollouts come with are those
+of the initial model, with noise.
 Needs torch, transformers, accelerate and trl.
 """
 import argparse
@@ -82,7 +83,7 @@ class Data:
         self.add_pair_ids("pairs", chats, self.of_chat)
 
     def add_texts(self, chats):
-        texts = [dict(prompt="It", **{key: chat[key][0]["content"].removeprefix("It").join([" says:", ""])
+        texts = [dict(prompt="It", **{key: " says:" + chat[key][0]["content"].removeprefix("It")
                                       for key in ("chosen", "rejected")}) for chat in chats]
         self.add_pair_ids("texts", texts, self.of_text)
 
@@ -126,7 +127,6 @@ batch_size_per_device = 2
 [optimizer]
 lr = {LEARNING_RATE}
 eps = {EPS}
-
 betas = [0.9, 0.999]
 grad_clip = 0
 [schedule]
@@ -151,7 +151,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("folder", "pairs", "bin"):
         parser.add_argument(name, type=pathlib.Path)
-    parser.add_argument("--loss", choices=OPTIONS, action="append")
+    parser.add_argument("--loss", choices=OPTIONS, action="append", help="only this one; may be repeated")
     given = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
     good = True
@@ -164,7 +164,6 @@ def main():
             kind = RECORDS.get(case, "rollouts")
             found = ours(case, kind, given.folder, work, given.bin)
             theirs = preferences.steps_of(preferences.maker(case), preferences.CASES[case], data.ids[kind], LEARNING_RATE, EPS,
-
                                           functools.partial(preferences.read_model, given.folder))
             theirs = [(step["loss"], step["grad_norm"]) for step in theirs]
             first, whole = differences(found[:1], theirs[:1]), differences(found, theirs)
