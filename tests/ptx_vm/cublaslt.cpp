@@ -9,14 +9,11 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 
 #include <cublasLt.h>
 
 #include "kernels/gemm.h"
-#include "runtime/parallel.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/device.h"
 #include "tests/ptx_vm/piece.h"
@@ -68,9 +65,6 @@ struct Algorithm {
   Problem problem;
   std::array<uint32_t, 4> alignment;
   uint64_t workspace, candidate;
-  std::unique_ptr<Arena> scratch{};  // of the CPU twin
-  int threads = 0;                   // that it has space for,
-  float alpha = 1;                   // with this factor
 };
 
 // Everything that determines the algorithm, as one number.
@@ -175,7 +169,7 @@ Tensor rounded(const Tensor& factor, int64_t stride, std::vector<float>& room) {
 }
 
 // Our bias is of the factors' dtype; a wider one is added by hand.
-void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
+void multiply(const Algorithm& algorithm, Gemm g, const Tensor& bias) {
   std::vector<float> a, b;
   if (algorithm.problem.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
     g.a = rounded(g.a, g.a_stride, a);
@@ -185,15 +179,11 @@ void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
   static Stream& stream = streams->add("products");
   const bool by_hand = !bias.empty() && bias.dtype != g.a.dtype;
   if (!by_hand) g.bias = bias;
-  if (algorithm.threads != thread_count() || algorithm.alpha != g.alpha) {
-    algorithm.threads = thread_count();
-    algorithm.alpha = g.alpha;
-    algorithm.scratch = std::make_unique<Arena>("products", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
-    gemm(planning.add("products"), *algorithm.scratch, g);
-    algorithm.scratch->commit();
-  }
-  gemm(stream, *algorithm.scratch, g);
+  Arena scratch("products", Device::cpu());
+  StreamGroup planning(Device::cpu(), {.planning = true});
+  gemm(planning.add("products"), scratch, g);
+  scratch.commit();
+  gemm(stream, scratch, g);
   const int64_t N = g.c.shape[1];
   if (by_hand)
     for (int64_t i = 0; i < g.c.size(); ++i)
@@ -221,7 +211,7 @@ Piece matrix(const Tensor& t, int64_t stride) {
 
 // The checked arguments of a call.
 struct Call {
-  Algorithm* algorithm;
+  Algorithm algorithm;
   Gemm gemm;
   Tensor bias;
   Piece workspace;
@@ -247,25 +237,24 @@ struct Call {
       check_written(p, past);
     }
     for (const Piece& p : writes()) touch(p, past, true);
-    multiply(*algorithm, gemm, bias);
-    product_ticks() += kTicks[algorithm->candidate];
+    multiply(algorithm, gemm, bias);
+    product_ticks() += kTicks[algorithm.candidate];
     const Piece c = matrix(gemm.c, gemm.c_stride);
     for (size_t row = 0; row < c.height; ++row) heap().mark_written(c.row(row), c.width);
     std::memset(workspace.data, 0xff, workspace.bytes());  // so that no code relies on its content
   }
 };
 
-Algorithm& algorithm_for(const Problem& problem, const cublasLtMatmulAlgo_t* algo) {
-  static auto* const all = new std::map<uint64_t, Algorithm>;
+Algorithm algorithm_for(const Problem& problem, const cublasLtMatmulAlgo_t* algo) {
   check(algo && algo->data[0] != 0, "not an algorithm");
   const auto high = [&](int i) { return static_cast<uint32_t>(algo->data[i] >> 32); };
   const auto low = [&](int i) { return static_cast<uint32_t>(algo->data[i]); };
-  Algorithm wanted{.problem = problem,
-                   .alignment = {high(1), low(1), high(2), low(2)},
-                   .workspace = algo->data[3],
-                   .candidate = algo->data[4]};
+  const Algorithm wanted{.problem = problem,
+                         .alignment = {high(1), low(1), high(2), low(2)},
+                         .workspace = algo->data[3],
+                         .candidate = algo->data[4]};
   check(fingerprint(wanted) == algo->data[0], "the algorithm was chosen for another problem");
-  return all->try_emplace(algo->data[0], std::move(wanted)).first->second;
+  return wanted;
 }
 
 void check_alignment(const Algorithm& algorithm, std::array<const void*, 4> data) {
@@ -431,13 +420,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     const auto& description = as<Description>(operation);
     const Problem problem =
         problem_of(description, as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d));
-    Algorithm& algorithm = algorithm_for(problem, algo);
+    const Algorithm algorithm = algorithm_for(problem, algo);
     check_alignment(algorithm, {A, B, C, D});
     check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
           algorithm.workspace);
     const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
     check(kept == 0 || kept == 1, "a scaled C is not supported");
-    Call call{.algorithm = &algorithm,
+    Call call{.algorithm = algorithm,
               .gemm = gemm_of(problem),
               .bias = {},
               .workspace = piece_of(workspace, algorithm.workspace)};
