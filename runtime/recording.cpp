@@ -22,9 +22,23 @@ void Recording::add_exchange(int stream, const ExchangeCall& exchange) {
   add({Kind::exchange, false, stream, static_cast<int>(exchanges_.size()) - 1});
 }
 
-int Recording::add_record(int stream) {
-  add({Kind::record, false, stream, records_});
-  return records_++;
+void Recording::pause(bool paused) {
+  paused_ = paused;
+  if (items_.empty()) first_record_ = static_cast<int>(next_record_.size());
+}
+
+int Recording::add_record(int stream, int earlier) {
+  const auto number = static_cast<int>(next_record_.size());
+  next_record_.push_back(-1);
+  if (!paused_ && earlier >= 0) next_record_[static_cast<size_t>(earlier)] = number;
+  add({Kind::record, false, stream, number});
+  return number;
+}
+
+int Recording::last_record(int record) const {
+  int last = record;
+  while (next_record_[static_cast<size_t>(last)] >= 0) last = next_record_[static_cast<size_t>(last)];
+  return last;
 }
 
 void Recording::add_wait(int stream, int record) { add({Kind::wait, false, stream, record}); }

@@ -56,15 +56,21 @@ class Recording {
   int add_stream(std::string name, bool is_comm);
   void add_op(int stream, bool on_host, const OpCall& op);
   void add_exchange(int stream, const ExchangeCall& exchange);
-  // Returns the number of the record.
-  int add_record(int stream);
+  // Returns the number of the record. `earlier` is that of the same event's record before, or -1.
+  int add_record(int stream, int earlier);
   void add_wait(int stream, int record);
   // Around the work of a layer, as a span of a trace that has others inside.
   void begin_scope(int stream, std::string name);
   void end_scope(int stream);
 
   // Until it is called again with false, nothing is recorded: for parts of a plan that are no step.
-  void pause(bool paused) { paused_ = paused; }
+  void pause(bool paused);
+
+  // Smaller numbers are of records before the first item.
+  int first_record() const { return first_record_; }
+  // The last record of the event of which a record is given. What waits for a record from before the first
+  // item waits, when the items repeat, for the last one.
+  int last_record(int record) const;
 
   const std::vector<StreamInfo>& streams() const { return streams_; }
   const std::vector<Item>& items() const { return items_; }
@@ -78,7 +84,9 @@ class Recording {
   }
 
   bool paused_ = false;
-  int records_ = 0;
+  int first_record_ = 0;
+  std::vector<int> next_record_;  // by number: of the same event, or -1
+
   std::vector<StreamInfo> streams_;
   std::vector<Item> items_;
   std::vector<OpCall> ops_;

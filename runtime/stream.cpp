@@ -163,7 +163,7 @@ void Stream::defer(const char* what, std::function<void()> work) {
 void Stream::note(const OpCall& op) const { recording_->add_op(index_, is_host_side_, op); }
 
 void Stream::record(Event& event) {
-  if (recording_) event.recorded_ = recording_->add_record(index_);
+  if (recording_) event.recorded_ = recording_->add_record(index_, event.recorded_);
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {

@@ -106,7 +106,7 @@ class Replay {
   double issued(size_t r, int index) const {
     const ReplayRow& row = rows_[r];
     if (row.in_order) return states_[r].ended == index ? 0 : kNever;
-    if (row.host_stream < 0) return row.issue_seconds * (index + 1);
+    if (row.host_stream < 0) return row.issue_seconds * std::max(0, index + 1 - row.carried);
     const Line& host = states_[r].lines[static_cast<size_t>(row.host_stream)];
     if (item(r, index).stream == row.host_stream || host.done() || index < host.front()) return 0;
     return kNever;

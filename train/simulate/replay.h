@@ -42,6 +42,7 @@ struct ReplayRow {
   bool in_order = false;          // all work runs at the call, on every stream
   double issue_seconds = 0;       // for the host to enqueue an item; items begin no earlier
   std::vector<ReplayItem> items;  // in the order of the calls
+  int carried = 0;                // items at the head that the step before has enqueued
 };
 
 struct ReplayTimes {

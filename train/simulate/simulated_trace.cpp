@@ -21,7 +21,10 @@ class SpanWriter {
   }
 
   void write(const std::vector<ReplayTimes>& times) {
-    size_t next = 0;
+    auto next = static_cast<size_t>(row_.replay.carried);
+    for (size_t i = 0; i < next; ++i)
+      if (const ReplayItem& item = row_.replay.items[i]; item.kind == ReplayItem::Kind::work)
+        add(item.stream, lines_[static_cast<size_t>(item.stream)], "of the step before", times[i]);
     for (const Recording::Item& item : row_.recording.items()) {
       Line& line = lines_[static_cast<size_t>(item.stream)];
       switch (item.kind) {
@@ -99,8 +102,7 @@ std::string describe(const RunSetup& setup, int64_t micro_steps) {
 SimulatedTrace simulated_trace(const RunSetup& setup, const Cluster& cluster) {
   const int64_t micro_steps =
       std::min(setup.batching.micro_steps, std::max<int64_t>(kMostMicroSteps, setup.pipeline.stages));
-  const std::vector<StepRow> rows =
-      step_rows(with_micro_steps(setup, micro_steps), shared_bus(setup, cluster));
+  std::vector<StepRow> rows = step_rows(with_micro_steps(setup, micro_steps), shared_bus(setup, cluster));
   const Replayed played = replay_rows(rows);
   const double end = end_of_step(rows, played);
   SimulatedTrace traced{.ranks = {}, .what = describe(setup, micro_steps)};

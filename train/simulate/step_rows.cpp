@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "runtime/check.h"
+#include "train/simulate/carried_work.h"
 #include "train/simulate/exchange_times.h"
 #include "train/step/training_runtime.h"
 
@@ -63,6 +64,9 @@ class RowBuilder {
     row.replay.issue_seconds = 1e-6 * (setup_.uses_graphs() ? kIssueInGraphUs : cluster_.issue_us);
     row.replay.items.reserve(recording.items().size());
     for (const Recording::Item& item : recording.items()) add(row, recording, item);
+    for (int record = 0; record < recording.first_record(); ++record)
+      row.stream_of_record[static_cast<size_t>(record)] =
+          row.stream_of_record[static_cast<size_t>(recording.last_record(record))];
     return row;
   }
 
@@ -152,6 +156,22 @@ class RowBuilder {
   bool in_update_ = false;
 };
 
+// Replaces what the step before has left.
+void put_at_head(StepRow& row, const std::vector<ReplayItem>& carried) {
+  std::vector<ReplayItem>& items = row.replay.items;
+  items.erase(items.begin(), items.begin() + row.replay.carried);
+  row.parts.erase(row.parts.begin(), row.parts.begin() + row.replay.carried);
+  items.insert(items.begin(), carried.begin(), carried.end());
+  row.parts.insert(row.parts.begin(), carried.size(), StepPart::others);
+  row.replay.carried = static_cast<int>(carried.size());
+}
+
+std::vector<ReplayRow> replays_of(const std::vector<StepRow>& rows) {
+  std::vector<ReplayRow> replays;
+  for (const StepRow& row : rows) replays.push_back(row.replay);
+  return replays;
+}
+
 }  // namespace
 
 std::string traced_name(const Recording& recording, const Recording::Item& item) {
@@ -177,10 +197,18 @@ double end_of_step(const std::vector<StepRow>& rows, const Replayed& played) {
   return end;
 }
 
-Replayed replay_rows(const std::vector<StepRow>& rows) {
-  std::vector<ReplayRow> plain;
-  for (const StepRow& row : rows) plain.push_back(row.replay);
-  return replay(plain);
+Replayed replay_rows(std::vector<StepRow>& rows) {
+  for (StepRow& row : rows) put_at_head(row, {});
+  Replayed played = replay(replays_of(rows));
+  const double end = end_of_step(rows, played);
+  bool carries = false;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<ReplayItem> carried =
+        carried_work(rows[r].replay, rows[r].recording, played.times[r], end);
+    carries = carries || !carried.empty();
+    put_at_head(rows[r], carried);
+  }
+  return carries ? replay(replays_of(rows)) : played;
 }
 
 Cluster shared_bus(const RunSetup& setup, const Cluster& cluster) {

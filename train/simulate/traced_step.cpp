@@ -10,6 +10,7 @@
 #include "comm/trace_file.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/simulate/carried_work.h"
 #include "train/simulate/step_rows.h"
 #include "train/step/training_runtime.h"
 
@@ -45,18 +46,31 @@ bool takes_time(const Recording::Item& item) {
   return item.kind == Recording::Kind::op || item.kind == Recording::Kind::exchange;
 }
 
+// Seconds by the number of the record.
+using RecordTimes = std::map<int, double>;
+
+// The records from before a step, by what the step before recorded.
+RecordTimes of_step_before(const Recording& recording, const RecordTimes& recorded) {
+  RecordTimes before;
+  for (int record = 0; record < recording.first_record(); ++record)
+    if (const auto at = recorded.find(recording.last_record(record)); at != recorded.end())
+      before[record] = at->second;
+  return before;
+}
+
 // Matches the items of one rank with the spans of its streams.
 class RowOfTrace {
  public:
   RowOfTrace(const RunSetup& setup, int rank, const TracedRank& traced, size_t step, double zero,
-             Calls& calls)
+             RecordTimes& recorded, Calls& calls)
       : setup_(setup),
         rank_(rank),
         traced_(traced),
         step_(step),
         zero_(zero),
-        host_end_(zero),
-        calls_(calls) {}
+        host_ready_(zero),
+        calls_(calls),
+        recorded_(recorded) {}
 
   void add_to(TracedStep& all) {
     plan_run(setup_, rank_, &recording_);
@@ -70,6 +84,7 @@ class RowOfTrace {
       if (streams[s].name == "compute") row_.host_stream = static_cast<int>(s);
       next_.push_back(first_span(s));
     }
+    ready_.assign(streams.size(), zero_);
     for (const Recording::Item& item : recording_.items()) add(item);
     all.rows.push_back(std::move(row_));
     all.measured.push_back(std::move(measured_));
@@ -105,38 +120,37 @@ class RowOfTrace {
     using Kind = Recording::Kind;
     if (item.kind == Kind::begin || item.kind == Kind::end) return;
     ReplayItem added{.stream = item.stream, .number = item.index};
+    const auto s = static_cast<size_t>(item.stream);
+    const bool by_host = row_.in_order || item.stream == row_.host_stream;
+    double& ready = by_host ? host_ready_ : ready_[s];
+    ready = std::max(ready, host_ready_);  // the host has enqueued it
     if (!takes_time(item)) {
+      if (item.kind == Kind::record)
+        recorded_[item.index] = ready;
+      else if (const auto at = recorded_.find(item.index); at != recorded_.end())
+        ready = std::max(ready, at->second);
       added.kind = item.kind == Kind::record ? ReplayItem::Kind::record : ReplayItem::Kind::wait;
       row_.items.push_back(added);
       measured_.push_back({});
       return;
     }
-    const auto s = static_cast<size_t>(item.stream);
     const TracedSpan& span = traced_stream(s)->spans[next_[s]++];
     added.seconds = span.end - span.begin;
     added.number = -1;
-    if (row_.in_order || item.stream == row_.host_stream) {
-      added.gap = std::max(0.0, span.begin - host_end_ - waited(host_end_, span.begin));
-      host_end_ = span.end;
+    const double late = std::max(0.0, span.begin - ready);  // as a thread is that shares its processor
+    if (by_host) {
+      added.gap = late;
+    } else {  // before a meeting as well
+      row_.items.push_back({.stream = item.stream, .seconds = late});
+      measured_.push_back({ready - zero_, ready - zero_ + late});
     }
+    ready = span.end;
     if (item.kind == Kind::exchange) add_call(recording_.exchanges()[static_cast<size_t>(item.index)], span);
     row_.items.push_back(added);
     measured_.push_back({span.begin - zero_, span.end - zero_});
     if (item.kind != Kind::exchange) return;
     row_.items.push_back({.stream = item.stream});  // what the rank takes longer than others
     measured_.push_back({span.end - zero_, span.end - zero_});
-  }
-
-  // How long the host waited for other streams in this time.
-  double waited(double from, double to) {
-    double sum = 0;
-    const TracedStream* const compute = traced_stream(static_cast<size_t>(row_.host_stream));
-    for (; compute && next_wait_ < compute->waits.size() && compute->waits[next_wait_].begin < to;
-         ++next_wait_) {
-      const TracedSpan& wait = compute->waits[next_wait_];
-      sum += std::max(0.0, std::min(wait.end, to) - std::max(wait.begin, from));
-    }
-    return sum;
   }
 
   void add_call(const ExchangeCall& call, const TracedSpan& span) {
@@ -155,14 +169,16 @@ class RowOfTrace {
   int rank_;
   const TracedRank& traced_;
   size_t step_;
-  double zero_, host_end_;  // of the last span of the host
+  double zero_;
+  double host_ready_;  // when the host can go on
   Calls& calls_;
   Recording recording_;
   ReplayRow row_;
   std::vector<ReplayTimes> measured_;
   std::vector<std::vector<std::string>> names_;  // by stream
   std::vector<size_t> next_;
-  size_t next_wait_ = 0;
+  std::vector<double> ready_;  // by stream: when its next item can begin, of others
+  RecordTimes& recorded_;
   std::map<std::tuple<std::string, int, int>, int> counts_;
 };
 
@@ -206,9 +222,7 @@ std::vector<TracedRank> read_trace(const std::string& path) {
     TracedStream& of = streams[rank][stream];
     if (stream == "steps")
       ranks[rank].steps.push_back(span);
-    else if (span.name == "wait")
-      of.waits.push_back(span);
-    else if (!is_around(span.name))
+    else if (span.name != "wait" && !is_around(span.name))
       of.spans.push_back(span);
   }
   std::vector<TracedRank> found;
@@ -216,7 +230,6 @@ std::vector<TracedRank> read_trace(const std::string& path) {
     for (auto& [name, stream] : streams[rank]) {
       const auto earlier = [](const TracedSpan& a, const TracedSpan& b) { return a.begin < b.begin; };
       std::stable_sort(stream.spans.begin(), stream.spans.end(), earlier);
-      std::stable_sort(stream.waits.begin(), stream.waits.end(), earlier);
       stream.name = name;
       traced.streams.push_back(std::move(stream));
     }
@@ -231,11 +244,27 @@ TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ran
         setup.ranks());
   double zero = ranks.front().steps.at(index).begin;
   for (const TracedRank& rank : ranks) zero = std::min(zero, rank.steps.at(index).begin);
-  Calls calls;
-  TracedStep step;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    RowOfTrace(setup, static_cast<int>(rank), ranks[rank], index, zero, calls).add_to(step);
+  std::vector<RecordTimes> recorded(ranks.size());
+  const auto rows_of = [&](size_t traced, Calls& calls) {
+    TracedStep step;
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      RowOfTrace(setup, static_cast<int>(rank), ranks[rank], traced, zero, recorded[rank], calls)
+          .add_to(step);
+    return step;
+  };
+  Calls calls, calls_before;
+  const TracedStep before = rows_of(index - 1, calls_before);
+  for (size_t r = 0; r < recorded.size(); ++r)
+    recorded[r] = of_step_before(before.recordings[r], recorded[r]);
+  TracedStep step = rows_of(index, calls);
   meet(step, calls);
+  for (size_t r = 0; r < step.rows.size(); ++r) {
+    ReplayRow& row = step.rows[r];
+    const std::vector<ReplayItem> carried = carried_work(row, step.recordings[r], before.measured[r], 0);
+    row.items.insert(row.items.begin(), carried.begin(), carried.end());
+    row.carried = static_cast<int>(carried.size());
+    step.measured[r].insert(step.measured[r].begin(), carried.size(), {});
+  }
   return step;
 }
 

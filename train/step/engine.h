@@ -82,10 +82,10 @@ class Engine {
   std::optional<std::vector<Tokens>> continue_texts(std::span<const Tokens> prompts,
                                                     std::span<const int32_t> ends, const ShareTokens& share);
   // Run the largest step and evaluation on planning arenas; of a long step, about kPlannedMicroSteps
-  // micro-steps. A recording gets a step that follows another: its first units are prefetched, and it ends
-  // when the next step can begin.
+  // micro-steps. A recording gets a step that follows the end of another, and lasts until the next can begin.
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
+  void plan_update();  // its end
   int64_t planned_micro_steps() const;
   void plan_evaluation();
   void plan_samples();

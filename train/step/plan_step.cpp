@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/recording.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -15,13 +14,9 @@ int64_t Engine::planned_micro_steps() const {
   return setup_.pipeline.schedule == PipelineSchedule::gpipe ? all : std::min(all, most);
 }
 
+void Engine::plan_update() { update({.data_step = 0, .update = 1, .lr = 0, .loss_scale = 1, .targets = 1}); }
+
 void Engine::plan_step() {
-  Recording* const recording = compute_.recording();
-  if (recording) {
-    recording->pause(true);
-    prefetch_next_step();
-    recording->pause(false);
-  }
   for (const LaneInputs& inputs : inputs_) inputs.plan_read(compute_);
   set_target_weights(1);
   if (setup_.config.loss.has_baseline()) measure_lanes();
@@ -33,11 +28,9 @@ void Engine::plan_step() {
     for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
   {
     const TraceSpan span = compute_.span("update");
-    update({.data_step = 0, .update = 1, .lr = 0, .loss_scale = 1, .targets = 1});
+    plan_update();
   }
-  if (!recording) return;
-  units_.acquire(schedule_.visits.front().layer, compute_);
-  recording->pause(true);
+  if (compute_.recording()) units_.acquire(schedule_.visits.front().layer, compute_);
 }
 
 void Engine::plan_first_and_last_values() {

@@ -7,6 +7,7 @@
 #include "model/param_groups.h"
 #include "runtime/gpu.h"
 #include "runtime/host_memory.h"
+#include "runtime/recording.h"
 #include "runtime/text.h"
 #include "train/measure/kernel_choice.h"
 
@@ -124,10 +125,16 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
   StreamGroup planning(setup.device, {.planning = true, .recording = recording});
   Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
+  if (recording) {
+    recording->pause(true);
+    engine.plan_update();  // of the step before
+    recording->pause(false);
+  }
   CollectiveLog schedule;
   comms.log_to(&schedule);
   engine.plan_step();
   comms.log_to(nullptr);
+  if (recording) recording->pause(true);
   const int64_t sent =
       sum_of(schedule, [](const Collective& c) { return std::string_view(c.verb) == "send"; }).bytes /
       engine.planned_micro_steps() * setup.batching.micro_steps;

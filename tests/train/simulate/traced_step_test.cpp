@@ -1,4 +1,5 @@
-// Traced runs, replayed with the durations of their own spans: what a replay adds is the order alone.
+// Traced runs, replayed with the durations of their own spans and of the times between them: what a replay
+// adds is the order alone.
 
 #include "train/simulate/traced_step.h"
 
@@ -12,7 +13,6 @@ using namespace flatshard;
 
 namespace {
 
-// Host time between spans is not in them, so a step must be long compared with it.
 constexpr const char* kModel =
     "--model.layers=4 --model.hidden=192 --model.heads=4 --model.kv_heads=4 --model.ffn=384 "
     "--data.seq_len=64 "
@@ -21,7 +21,7 @@ constexpr const char* kModel =
     "--train.eval_every=0 --data.eval= ";
 // Of the last step, what streams do after it is not in the trace.
 constexpr int kSteps = 6;
-constexpr double kStepError = 0.02, kIdleError = 0.05;
+constexpr double kMostError = 0.01;  // of a step; 0.0002 without other processes
 
 std::vector<std::string> overrides_of(const std::string& options) {
   std::vector<std::string> overrides;
@@ -57,15 +57,15 @@ HostTimes times_of(const ReplayRow& row, const std::vector<ReplayTimes>& times) 
   return host;
 }
 
-// The errors of the traced step that is replayed best: another process that takes the processor between two
-// spans prolongs one step, and a wrong replay errs in all.
+// The errors of the traced step that is replayed best: where another process takes the processor inside an
+// exchange, ranks end it at other times, and a wrong replay errs in all steps.
 ReplayErrors errors_of(const test::Workshop& workshop, int ranks, const std::string& options) {
   const test::Finished run = workshop.train(ranks, kModel + options);
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const RunSetup setup = setup_of(workshop, ranks, kModel + options);
   const std::vector<TracedRank> traced = read_trace(workshop.file("runs/traced/trace.json"));
   ReplayErrors errors{.step = 1, .idle = 1};
-  for (size_t index = 0; index < kSteps; ++index) {
+  for (size_t index = 1; index < kSteps; ++index) {
     const TracedStep step = traced_step(setup, traced, index);
     const Replayed replayed = replay(step.rows);
     double measured = 0, played = 0, idle = 0;
@@ -93,8 +93,8 @@ TEST_CASE("a traced step, replayed with its own durations, takes the same time")
     CAPTURE(ranks);
     CAPTURE(options);
     const ReplayErrors errors = errors_of(workshop, ranks, options);
-    CHECK(errors.step < kStepError);
-    CHECK(errors.idle < kIdleError);
+    CHECK(errors.step < kMostError);
+    CHECK(errors.idle < kMostError);
   };
   check_replay(1, "");
   for (const int ranks : {2, 4})
@@ -112,5 +112,5 @@ TEST_CASE("the trace of another run is an error") {
   REQUIRE(workshop.train(1, kModel).exit_code == 0);
   const std::vector<TracedRank> traced = read_trace(workshop.file("runs/traced/trace.json"));
   const RunSetup other = setup_of(workshop, 1, str(kModel, "--train.recompute=true"));
-  CHECK(test::error_of([&] { traced_step(other, traced, 0); }).find("another run") != std::string::npos);
+  CHECK(test::error_of([&] { traced_step(other, traced, 1); }).find("another run") != std::string::npos);
 }
