@@ -20,7 +20,7 @@ struct NetworkTier {
 // Measured rates of a rank that computes on the processors of its host.
 struct CpuRates {
   double copies = 0;  // bytes per second, read and written
-  int threads = 1;
+  double taken_by_exchange = 0;  // of the compute threads, while an exchange runs beside them
   std::vector<TimedOp> ops{};  // of a smaller model
 };
 

@@ -1,5 +1,7 @@
 #include "train/simulate/machines_of_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "runtime/parallel.h"
@@ -30,10 +32,17 @@ void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   c.tiers.clear();
 }
 
-Cluster processors_of_run(const MeasuredRates& rates) {
+// Of a rank: those that it may use, unless it shares them with the others of its host.
+double processors_of_rank(int ranks) {
+  return std::min<double>(usable_processors(), static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks);
+}
+
+Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
   Cluster c{.source = "the CPU"};
   c.gpu.name = "cpu";
-  c.cpu = CpuRates{.copies = rates.copies, .threads = thread_count(), .ops = rates.ops};
+  c.cpu = CpuRates{.copies = rates.copies,
+                   .taken_by_exchange = taken_by_exchange(thread_count(), processors_of_rank(ranks)),
+                   .ops = rates.ops};
   c.gpu.memory_gbps = rates.copies * 1e-9;
   c.nvlink = false;
   c.link_step_us = kMessageUs;
@@ -45,6 +54,10 @@ Cluster processors_of_run(const MeasuredRates& rates) {
 }
 
 }  // namespace
+
+double taken_by_exchange(int threads, double processors) {
+  return std::clamp((threads + 1 - processors) / threads, 0.0, 1.0);
+}
 
 std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
                                        const MeasuredRates& rates) {
@@ -58,7 +71,7 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
     machines->gpu.matrix_tflops *= rates.products / (published * most_of_matrix_peak());
   } else {
     if (rates.ops.empty()) return {};
-    machines = processors_of_run(rates);
+    machines = processors_of_run(rates, ranks_on_host(setup));
   }
   machines->node_gpus = ranks_on_host(setup);
   set_bandwidth(*machines, setup, rates.exchanged);

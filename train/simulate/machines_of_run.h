@@ -22,4 +22,7 @@ struct MeasuredRates {
 std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
                                        const MeasuredRates& rates);
 
+// The share of a rank's compute threads that a running exchange takes, which has a thread of its own.
+double taken_by_exchange(int threads, double processors);
+
 }  // namespace flatshard

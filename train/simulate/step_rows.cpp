@@ -139,9 +139,8 @@ class RowBuilder {
     push(row, added);
   }
 
-  // On a CPU, one of the threads that also compute.
   double processors_of_exchange(bool on_network) const {
-    if (cluster_.cpu) return 1.0 / (1 + cluster_.cpu->threads);
+    if (cluster_.cpu) return cluster_.cpu->taken_by_exchange;
     return on_network ? kProcessorsOfNetwork : kProcessorsOfLinks;
   }
 

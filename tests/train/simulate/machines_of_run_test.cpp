@@ -41,6 +41,13 @@ TEST_CASE("a run on CPUs has machines once its ops were timed, with the measured
   CHECK(simulate_step(setup, *slower).seconds > simulate_step(setup, *machines).seconds);
 }
 
+TEST_CASE("an exchange takes a processor from the compute threads of a rank that has none left for it") {
+  CHECK(taken_by_exchange(1, 2) == 0);
+  CHECK(taken_by_exchange(1, 1) == 1);
+  CHECK(taken_by_exchange(4, 4) == 0.25);
+  CHECK(taken_by_exchange(1, 0.5) == 1);  // two ranks share a processor
+}
+
 TEST_CASE("between hosts, the measured bandwidth is that of the network") {
   const RunSetup setup = setup_of(4, DeviceChoice::cpu, {.hosts = {0, 0, 1, 1}});
   const auto machines =
