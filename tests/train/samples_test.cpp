@@ -47,6 +47,14 @@ std::vector<SampleText> run_with(const test::Workshop& workshop, int ranks, cons
   return read_samples(workshop.file("run/samples.jsonl"));
 }
 
+// What generate writes after a prompt.
+std::string generated(const test::Workshop& workshop, const std::string& model, size_t prompt) {
+  return test::run_command(str("cd ", workshop.file(""), " && @generate ", model,
+                               " --dtype fp32 --temperature 0 --max-new-tokens ", 13 - prompt, " --prompt '",
+                               prompts()[prompt], "' 2>/dev/null"))
+      .output;
+}
+
 }  // namespace
 
 TEST_CASE("samples are what generate writes, and change nothing else in a run") {
@@ -62,10 +70,8 @@ TEST_CASE("samples are what generate writes, and change nothing else in a run") 
   }
   for (size_t i = 0; i < prompts().size(); ++i) {
     CAPTURE(prompts()[i]);
-    const test::Finished text = test::run_command(str(
-        "cd ", workshop.file(""), " && @generate run/model --dtype fp32 --temperature 0 --max-new-tokens ",
-        13 - i, " --prompt '", prompts()[i], "' 2>/dev/null"));
-    CHECK_MESSAGE(has(text.output, samples[2 * prompts().size() + i].text), text.output);
+    const std::string text = generated(workshop, "run/model", i);
+    CHECK_MESSAGE(has(text, samples[2 * prompts().size() + i].text), text);
     CHECK(!samples[2 * prompts().size() + i].text.empty());
   }
   const std::string page = read_whole_file(workshop.file("run/report.html"), 1 << 22);
@@ -93,7 +99,13 @@ TEST_CASE("samples continue the text of adapters, and of 4-bit weights") {
     CAPTURE(more);
     const std::vector<SampleText> samples =
         run_with(workshop, 1, "--model.init_from=base/model --lora.rank=2 " + more, "");
-    CHECK(samples.size() == 3 * prompts().size());
+    REQUIRE(samples.size() == 4 * prompts().size());
+    CHECK(samples.front().step == 0);  // before training
+    const std::string page = read_whole_file(workshop.file("run/report.html"), 1 << 22);
+    CHECK(has(page, "<summary>Samples before training</summary>"));
+    if (!more.empty()) continue;  // rounded weights
+    const std::string text = generated(workshop, "base/model", 10);
+    CHECK_MESSAGE(has(text, samples[10].text), text);
   }
 }
 

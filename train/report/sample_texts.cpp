@@ -81,8 +81,9 @@ std::string samples_html(const std::vector<SampleText>& samples) {
     const int64_t step = rest.back().step;
     size_t first = rest.size();
     while (first > 0 && rest[first - 1].step == step) --first;
-    html += str("<details", shown == 0 ? " open" : "", ">\n<summary>Samples of step ", with_commas(step),
-                "</summary>\n", table_of(rest.subspan(first)), "</details>\n");
+    html += str("<details", shown == 0 ? " open" : "", ">\n<summary>Samples ",
+                step == 0 ? "before training" : "of step " + with_commas(step), "</summary>\n",
+                table_of(rest.subspan(first)), "</details>\n");
     rest = rest.first(first);
   }
   if (!rest.empty()) html += "<p class=\"note\">Earlier samples are in samples.jsonl.</p>\n";

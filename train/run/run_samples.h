@@ -1,5 +1,6 @@
 #pragma once
-// The samples of a run (log.samples): prompts that the model continues at every evaluation.
+// The samples of a run (log.samples): prompts that the model continues at every evaluation, and a model that
+// is trained further before its first step as well.
 
 #include <functional>
 #include <optional>

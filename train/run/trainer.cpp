@@ -159,6 +159,7 @@ struct Trainer {
 
 bool Trainer::run() {
   const Config& c = setup.config;
+  if (!start.resumed && !c.init_from.empty()) take_samples();  // of the model before its training
   while (!ends()) {
     StepMetrics m = step();
     if (status.data_step == 1) report_first_step();
