@@ -11,6 +11,7 @@
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
+#include "text/data/records.h"
 #include "text/input/table_input.h"
 #include "text/input/text_kind.h"
 
@@ -61,9 +62,10 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
     ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
     const DatasetCounts counts =
         make_token_file(path, options, tokens, [&](int64_t bytes) { progress.add(bytes); });
-    log_info(tokens, ": made from ", path, ": ", counted(counts.samples, "sample"), ", ",
-             with_commas(counts.trained), " of ", counted(counts.tokens, "token"), " are trained; dropped ",
-             dropped(counts), "; kept for later runs", describe_others(path, tokens));
+    log_info(tokens, ": made from ", path, ": ", counted(counts.samples, noun_of(options.encoder.records)),
+             ", ", with_commas(counts.trained), " of ", counted(counts.tokens, "token"),
+             " are trained; dropped ", dropped(counts), "; kept for later runs",
+             describe_others(path, tokens));
     for (const std::string& warning : counts.warnings) log_warning(warning);
   }
   path = tokens;

@@ -48,7 +48,7 @@ TEST_CASE("a run on conversations makes their tokens once, and has the same bits
     const std::string hash = run.output.substr(weights, 73);
     if (ranks == 1) {
       first = hash;
-      CHECK(run.output.find(": made from chats.jsonl: 40 samples") != std::string::npos);
+      CHECK(run.output.find(": made from chats.jsonl: 40 documents") != std::string::npos);
     } else {
       CHECK(run.output.find("made from") == std::string::npos);
     }
