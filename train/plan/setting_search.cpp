@@ -11,6 +11,7 @@
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "train/plan/step_estimate.h"
+#include "train/simulate/step_rows.h"
 
 namespace flatshard {
 namespace {
@@ -44,6 +45,15 @@ std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
                           (a.same_bits_anywhere() && b.same_bits_anywhere()),
              same_chunks = from.config.train.head_chunk == to.config.train.head_chunk;
   return exact(from) && exact(to) && same_lanes && same_order && same_chunks ? "" : "other rounding";
+}
+
+// Of one stage.
+LargestPlan plan_of(const RunSetup& setup, int stage) {
+  LargestPlan largest{.plan = plan_run(setup, stage * setup.groups.ranks)};
+  RunPlan& plan = largest.plan;
+  if (!setup.device.is_cuda()) plan.host_bytes = 0;  // the host is the device
+  largest.device_bytes = plan.memory_bytes - plan.host_bytes + plan.nccl_bytes;
+  return largest;
 }
 
 class Search {
@@ -144,13 +154,24 @@ class Search {
   void plan(Entry& entry) {
     const RunSetup setup = set_up(entry.candidate.config, ranks_, {}, Purpose::plan);
     if (scope_ == SearchScope::same_results && !effect_on_results(given_, setup).empty()) return;
+    // Most settings need far too much already in the first stage, for as few micro-batches as fill the
+    // pipeline.
+    if (const int64_t few = setup.pipeline.stages; setup.batching.micro_steps > few || few > 1) {
+      take_memory(entry, plan_of(with_micro_steps(setup, std::min(few, setup.batching.micro_steps)), 0));
+      if (entry.device_bytes - entry.moment_bytes > usable_bytes(cluster_.gpu)) return;
+    }
     const LargestPlan largest = plan_largest(setup);
-    entry.device_bytes = largest.device_bytes;
+    take_memory(entry, largest);
     entry.host_bytes = largest.plan.host_bytes;
+    entry.least_seconds = least_seconds(setup, largest.plan);
+    if (entry.device_bytes <= usable_bytes(cluster_.gpu)) entry.state = State::fits;
+  }
+
+  static void take_memory(Entry& entry, const LargestPlan& largest) {
+    entry.state = State::too_large;
+    entry.device_bytes = largest.device_bytes;
     for (const MemoryRow& row : largest.plan.memory)
       if (row.name == "optimizer") entry.moment_bytes = row.bytes;
-    entry.least_seconds = least_seconds(setup, largest.plan);
-    entry.state = entry.device_bytes > usable_bytes(cluster_.gpu) ? State::too_large : State::fits;
   }
 
   // A step takes no less than its products at the rate of the largest ones.
@@ -227,12 +248,8 @@ int64_t usable_bytes(const GpuModel& gpu) { return gpu.memory_bytes() - kReserve
 LargestPlan plan_largest(const RunSetup& setup) {
   LargestPlan largest;
   for (int stage = 0; stage < setup.pipeline.stages; ++stage) {
-    RunPlan plan = plan_run(setup, stage * setup.groups.ranks);
-    if (!setup.device.is_cuda()) plan.host_bytes = 0;  // the host is the device
-    const int64_t bytes = plan.memory_bytes - plan.host_bytes + plan.nccl_bytes;
-    if (stage > 0 && bytes <= largest.device_bytes) continue;
-    largest.device_bytes = bytes;
-    largest.plan = std::move(plan);
+    LargestPlan its = plan_of(setup, stage);
+    if (stage == 0 || its.device_bytes > largest.device_bytes) largest = std::move(its);
   }
   return largest;
 }
