@@ -1,6 +1,6 @@
 #pragma once
-// The samples of a run (log.samples): prompts that the model continues at every evaluation, and a model that
-// is trained further before its first step as well.
+// The samples of a run (log.samples): prompts that the model continues at every evaluation and, if it comes
+// from model.init_from, before the first step.
 
 #include <functional>
 #include <optional>
