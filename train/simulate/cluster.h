@@ -19,9 +19,9 @@ struct NetworkTier {
 
 // Measured rates of a rank that computes on the processors of its host.
 struct CpuRates {
-  double copies = 0;  // bytes per second, read and written
+  double copies = 0;             // bytes per second, read and written
   double taken_by_exchange = 0;  // of the compute threads, while an exchange runs beside them
-  std::vector<TimedOp> ops{};  // of a smaller model
+  std::vector<TimedOp> ops{};    // of a smaller model
 };
 
 struct Cluster {

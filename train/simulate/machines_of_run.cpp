@@ -1,8 +1,7 @@
 #include "train/simulate/machines_of_run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <unistd.h>
 
 #include "runtime/parallel.h"
 #include "train/simulate/op_times.h"

@@ -183,7 +183,6 @@ TEST_CASE("a recording has the update of every unit, and the exchanges of all ra
     }
   }
   CHECK(updates == plan.units.all.units);
-  
   for (const auto& [verb, count] : calls) {
     const std::string name = verb;
     const int64_t planned = sum_of(plan.schedule, [&](const Collective& c) { return c.verb == name; }).calls;
