@@ -5,6 +5,7 @@
 #include "runtime/text.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/simulate/step_rows.h"
 
 using namespace flatshard;
 
@@ -74,6 +75,19 @@ TEST_CASE("a search finds what all its candidates, simulated one by one, show to
   const SearchResult result = search_settings(config, 2, a100(), SearchScope::usual);
   REQUIRE(!result.best.empty());
   CHECK(result.best.front().step.p50 == doctest::Approx(least).epsilon(0.005));
+}
+
+TEST_CASE("a step needs at least the memory of its first stage with few micro-batches") {
+  int possible = 0;
+  for (const Candidate& c : candidates_of(small_config(), 4, a100(), SearchScope::all)) try {
+      const RunSetup setup = set_up(c.config, 4, {}, Purpose::plan);
+      const int64_t few = std::min<int64_t>(setup.pipeline.stages, setup.batching.micro_steps);
+      CAPTURE(c.changes);
+      CHECK(plan_run(with_micro_steps(setup, few), 0).memory_bytes <= plan_largest(setup).plan.memory_bytes);
+      ++possible;
+    } catch (const Error&) {  // the settings exclude each other
+    }
+  CHECK(possible > 100);
 }
 
 TEST_CASE("a search does not depend on the number of threads") {
