@@ -242,6 +242,7 @@ std::vector<TracedRank> read_trace(const std::string& path) {
 TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ranks, size_t index) {
   check(static_cast<int>(ranks.size()) == setup.ranks(), "the trace has ", ranks.size(), " ranks, the run ",
         setup.ranks());
+  check(index > 0, "the first traced step cannot be replayed: nothing tells what the one before has left");
   double zero = ranks.front().steps.at(index).begin;
   for (const TracedRank& rank : ranks) zero = std::min(zero, rank.steps.at(index).begin);
   std::vector<RecordTimes> recorded(ranks.size());

@@ -35,8 +35,8 @@ struct TracedStep {
   std::vector<Recording> recordings;
   std::vector<std::vector<ReplayTimes>> measured;  // by row and item; {0, 0} of records and waits
 };
-// Step `index` of the traced ones, of which 0 has none before it, from the moment at which the first rank
-// begins it. An Error if the trace is of another run.
+// Step `index` of the traced ones, but not the first, from the moment at which the first rank begins it. An
+// Error if the trace is of another run.
 TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ranks, size_t index);
 
 }  // namespace flatshard
