@@ -9,8 +9,8 @@
 
 namespace flatshard {
 
-// The head of a row that plays a step after one like it, whose items had the times `before`; this one begins
-// at `begin`.
+// What carries over into a row that plays a step after one like it, whose items had the times `before`; this
+// one begins at `begin`.
 std::vector<ReplayItem> carried_work(const ReplayRow& row, const Recording& recording,
                                      const std::vector<ReplayTimes>& before, double begin);
 

@@ -106,7 +106,8 @@ class Replay {
   double issued(size_t r, int index) const {
     const ReplayRow& row = rows_[r];
     if (row.in_order) return states_[r].ended == index ? 0 : kNever;
-    if (row.host_stream < 0) return row.issue_seconds * std::max(0, index + 1 - row.carried);
+    if (row.host_stream < 0)
+      return row.issue_seconds * std::max(0, index + 1 - static_cast<int>(row.carried.size()));
     const Line& host = states_[r].lines[static_cast<size_t>(row.host_stream)];
     if (item(r, index).stream == row.host_stream || host.done() || index < host.front()) return 0;
     return kNever;
@@ -287,6 +288,17 @@ class Replay {
 
 }  // namespace
 
-Replayed replay(const std::vector<ReplayRow>& rows) { return Replay(rows).run(); }
+Replayed replay(const std::vector<ReplayRow>& rows) {
+  const auto carries = [](const ReplayRow& row) { return !row.carried.empty(); };
+  if (std::none_of(rows.begin(), rows.end(), carries)) return Replay(rows).run();
+  std::vector<ReplayRow> whole = rows;
+  for (ReplayRow& row : whole) row.items.insert(row.items.begin(), row.carried.begin(), row.carried.end());
+  Replayed played = Replay(whole).run();
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::vector<ReplayTimes>& times = played.times[r];
+    times.erase(times.begin(), times.begin() + std::ssize(rows[r].carried));
+  }
+  return played;
+}
 
 }  // namespace flatshard

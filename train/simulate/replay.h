@@ -39,10 +39,10 @@ struct ReplayRow {
   int streams = 0;
   // The stream whose work runs at the call and so delays the calls after it, or -1 if work is only enqueued.
   int host_stream = -1;
-  bool in_order = false;          // all work runs at the call, on every stream
-  double issue_seconds = 0;       // for the host to enqueue an item; items begin no earlier
-  std::vector<ReplayItem> items;  // in the order of the calls
-  int carried = 0;                // items at the head that the step before has enqueued
+  bool in_order = false;              // all work runs at the call, on every stream
+  double issue_seconds = 0;           // for the host to enqueue an item; items begin no earlier
+  std::vector<ReplayItem> items;      // in the order of the calls
+  std::vector<ReplayItem> carried{};  // before them, enqueued by the step before: carried_work.h
 };
 
 struct ReplayTimes {
@@ -52,7 +52,7 @@ struct ReplayTimes {
 
 struct Replayed {
   double seconds = 0;                           // until the last item of all rows
-  std::vector<std::vector<ReplayTimes>> times;  // by row and item
+  std::vector<std::vector<ReplayTimes>> times;  // by row and item, without what is carried
 };
 
 // An Error if the rows wait for each other forever.

@@ -21,10 +21,13 @@ class SpanWriter {
   }
 
   void write(const std::vector<ReplayTimes>& times) {
-    auto next = static_cast<size_t>(row_.replay.carried);
-    for (size_t i = 0; i < next; ++i)
-      if (const ReplayItem& item = row_.replay.items[i]; item.kind == ReplayItem::Kind::work)
-        add(item.stream, lines_[static_cast<size_t>(item.stream)], "of the step before", times[i]);
+    for (const ReplayItem& item : row_.replay.carried) {
+      Line& line = lines_[static_cast<size_t>(item.stream)];
+      const double begin = line.end + item.gap;
+      if (item.kind == ReplayItem::Kind::work)
+        add(item.stream, line, "of the step before", {begin, begin + item.seconds});
+    }
+    size_t next = 0;
     for (const Recording::Item& item : row_.recording.items()) {
       Line& line = lines_[static_cast<size_t>(item.stream)];
       switch (item.kind) {

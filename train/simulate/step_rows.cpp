@@ -155,16 +155,6 @@ class RowBuilder {
   bool in_update_ = false;
 };
 
-// Replaces what the step before has left.
-void put_at_head(StepRow& row, const std::vector<ReplayItem>& carried) {
-  std::vector<ReplayItem>& items = row.replay.items;
-  items.erase(items.begin(), items.begin() + row.replay.carried);
-  row.parts.erase(row.parts.begin(), row.parts.begin() + row.replay.carried);
-  items.insert(items.begin(), carried.begin(), carried.end());
-  row.parts.insert(row.parts.begin(), carried.size(), StepPart::others);
-  row.replay.carried = static_cast<int>(carried.size());
-}
-
 std::vector<ReplayRow> replays_of(const std::vector<StepRow>& rows) {
   std::vector<ReplayRow> replays;
   for (const StepRow& row : rows) replays.push_back(row.replay);
@@ -197,15 +187,13 @@ double end_of_step(const std::vector<StepRow>& rows, const Replayed& played) {
 }
 
 Replayed replay_rows(std::vector<StepRow>& rows) {
-  for (StepRow& row : rows) put_at_head(row, {});
+  for (StepRow& row : rows) row.replay.carried.clear();
   Replayed played = replay(replays_of(rows));
   const double end = end_of_step(rows, played);
   bool carries = false;
   for (size_t r = 0; r < rows.size(); ++r) {
-    const std::vector<ReplayItem> carried =
-        carried_work(rows[r].replay, rows[r].recording, played.times[r], end);
-    carries = carries || !carried.empty();
-    put_at_head(rows[r], carried);
+    rows[r].replay.carried = carried_work(rows[r].replay, rows[r].recording, played.times[r], end);
+    carries = carries || !rows[r].replay.carried.empty();
   }
   return carries ? replay(replays_of(rows)) : played;
 }

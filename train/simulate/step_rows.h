@@ -20,8 +20,7 @@ enum class StepPart : uint8_t { products, attention, others, update };
 struct StepRow {
   int rank = 0;
   Recording recording;
-  // After what the step before has left, an item for each of the recording that is not the begin or the end
-  // of a scope.
+  // An item for each of the recording that is not the begin or the end of a scope.
   ReplayRow replay;
   std::vector<StepPart> parts;        // by item
   std::vector<int> stream_of_record;  // by number of the record
@@ -32,7 +31,7 @@ struct StepRow {
 std::string traced_name(const Recording& recording, const Recording::Item& item);
 
 std::vector<StepRow> step_rows(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile = {});
-// A step after one like it; puts what that one leaves at the heads of the rows.
+// A step after one like it; the rows get what that one leaves.
 Replayed replay_rows(std::vector<StepRow>& rows);
 // Until the compute streams of all rows have ended.
 double end_of_step(const std::vector<StepRow>& rows, const Replayed& played);

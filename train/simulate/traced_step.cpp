@@ -259,13 +259,8 @@ TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ran
     recorded[r] = of_step_before(before.recordings[r], recorded[r]);
   TracedStep step = rows_of(index, calls);
   meet(step, calls);
-  for (size_t r = 0; r < step.rows.size(); ++r) {
-    ReplayRow& row = step.rows[r];
-    const std::vector<ReplayItem> carried = carried_work(row, step.recordings[r], before.measured[r], 0);
-    row.items.insert(row.items.begin(), carried.begin(), carried.end());
-    row.carried = static_cast<int>(carried.size());
-    step.measured[r].insert(step.measured[r].begin(), carried.size(), {});
-  }
+  for (size_t r = 0; r < step.rows.size(); ++r)
+    step.rows[r].carried = carried_work(step.rows[r], step.recordings[r], before.measured[r], 0);
   return step;
 }
 
