@@ -495,9 +495,9 @@ std::vector<Field> log_fields(LogConfig& log) {
       {"log.tensorboard", &log.tensorboard,
        "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
       {"log.samples", &log.samples,
-       "file of prompts that the model continues at every evaluation, by its likeliest tokens, and with "
-       "model.init_from before the first step as well: a prompt in each line, or in .jsonl files records "
-       "with \"prompt\" or \"messages\"; the texts are in samples.jsonl and in the report; empty = none"},
+       "file of prompts that the model continues by its likeliest tokens, at every evaluation and, with "
+       "model.init_from, before the first step: a prompt in each line, or in .jsonl files records with "
+       "\"prompt\" or \"messages\"; the texts are in samples.jsonl and in the report; empty = none"},
       {"log.sample_length", &log.sample_length,
        "tokens of a sample, its prompt included; 0 = 256, or the model's positions if these are fewer",
        within(0, kMostTokens)},

@@ -31,7 +31,7 @@ void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   c.tiers.clear();
 }
 
-// Of a rank: those that it may use, unless it shares them with the others of its host.
+// How many a rank has to itself: it may be allowed to use all of its host, as the other ranks there are.
 double processors_of_rank(int ranks) {
   return std::min<double>(usable_processors(), static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks);
 }
