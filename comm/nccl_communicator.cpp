@@ -24,15 +24,17 @@ constexpr std::chrono::milliseconds kBetweenPolls{1};
 // For the thread that calls CUDA to report a fault of the device before the watchdog does.
 constexpr std::chrono::seconds kFaultGrace{10};
 
-// Waits for a call of a non-blocking communicator, which `status` is the result of. Counts polls instead of
-// time, so that the time in which the process is suspended does not count.
+// Waits until a call of a non-blocking communicator, which returned `status`, is over: a split returns
+// ncclSuccess while it is in progress. Counts polls instead of time, so that the time in which the process is
+// suspended does not count.
 void finish(ncclResult_t status, ncclComm_t comm, const char* what, std::chrono::seconds limit) {
-  for (int64_t polls = limit / kBetweenPolls; status == ncclInProgress; --polls) {
+  for (int64_t polls = limit / kBetweenPolls; status == ncclSuccess || status == ncclInProgress; --polls) {
+    nccl_check(ncclCommGetAsyncError(comm, &status), "ncclCommGetAsyncError");
+    if (status == ncclSuccess) return;
     check(polls > 0, what, " has taken more than parallel.timeout_seconds = ", limit.count(),
           ": the ranks cannot reach one another, or one of them is stuck; NCCL_DEBUG=INFO shows the network "
           "that NCCL uses, and NCCL_SOCKET_IFNAME selects it");
     std::this_thread::sleep_for(kBetweenPolls);
-    nccl_check(ncclCommGetAsyncError(comm, &status), "ncclCommGetAsyncError");
   }
   nccl_check(status, what);
 }

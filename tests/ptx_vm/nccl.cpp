@@ -242,8 +242,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
-  ncclResult_t state = ncclSuccess;
-  const ncclResult_t done = attempt([&] {
+  return attempt([&] {
     check(comm->polls == 0, "a call on a communicator that is not ready");
     MPI_Comm mpi = MPI_COMM_NULL;
     MPI_Comm_split(comm->mpi, color == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : color, key, &mpi);
@@ -256,9 +255,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
         ++comm->children;
       }
     }
-    state = begin(*comm);
+    begin(*comm);  // unlike others, this call does not tell that it is in progress
   });
-  return done == ncclSuccess ? state : done;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
