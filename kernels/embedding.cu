@@ -6,7 +6,7 @@
 // longer. In the forward pass, an element moves 4 bytes and takes at most 19 instructions of a budget of 25
 // (flat.cuh); with 46 registers, 1280 threads of an SM have 40 KiB of the table in flight. A warp of the
 // backward pass adds slices of 128 columns, so that the rows of a frequent token are read by many SMs, and
-// has up to 8 rows in flight: 2 KiB of bf16. With 32 registers a thread, all 64 warps of an SM are resident;
+// has 16 of its rows in flight: 4 KiB of bf16. With 56 registers a thread, 32 warps of an SM are resident;
 // they use no shared memory.
 
 #include "kernels/embedding.h"
@@ -53,6 +53,10 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPack = kPackSize<float>;  // elements of a table row; a pack of dy may have fewer bytes
 
+// Rows of a frequent number that a warp loads before it adds them: each waits for memory once for all.
+template <class T>
+constexpr int kRowsInFlight = 32 / sizeof(T);
+
 // table[numbers[i]] += dy[indices[i]] for all places i of the number at this warp's place, if it is the
 // number's first, in the columns of the warp's slice.
 template <class T, int N>
@@ -74,12 +78,24 @@ __global__ void __launch_bounds__(kThreads)
     const bool same = place < size && sorted.numbers[place] == number;
     const int index = same ? sorted.indices[place] : 0;
     count = __popc(__ballot_sync(0xffffffffu, same));  // the places of a number are adjacent
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) {
-      const int64_t n = __shfl_sync(0xffffffffu, index, i);
+    const auto row_of = [&](int i) { return dy + int64_t{__shfl_sync(0xffffffffu, index, i)} * C + column; };
+    int i = 0;
+    for (; i + kRowsInFlight<T> <= count; i += kRowsInFlight<T>) {
+      Pack<T, N> rows[kRowsInFlight<T>];
+#pragma unroll
+      for (int k = 0; k < kRowsInFlight<T>; ++k) {
+        const T* row = row_of(i + k);
+        rows[k] = has_columns ? load<T, N>(row) : Pack<T, N>{};
+      }
+#pragma unroll
+      for (int k = 0; k < kRowsInFlight<T>; ++k)
+        for (int j = 0; j < N; ++j) sum.element[j] += to_float(rows[k].element[j]);
+    }
+    for (; i < count; ++i) {
+      const T* row = row_of(i);
       if (!has_columns) continue;
-      const Pack<T, N> row = load<T, N>(dy + n * C + column);
-      for (int j = 0; j < N; ++j) sum.element[j] += to_float(row.element[j]);
+      const Pack<T, N> last = load<T, N>(row);
+      for (int j = 0; j < N; ++j) sum.element[j] += to_float(last.element[j]);
     }
   }
   if (has_columns) store<float, N>(to, sum);
