@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the predicted with the measured step time of 12 settings on the CPU, as a table in Markdown.
+"""Compares the predicted with the measured step time of 12 settings, as a table in Markdown.
 
     bench/predicted_steps.py data/tiny.tok --ranks 1 2 4 --rounds 3
     bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 1 --choices 30
+    bench/predicted_steps.py data/tiny.tok --device cuda --ranks 1 --rounds 1 --seconds 2
 
 With --choices, instead so many random settings of one model, and whether the prediction ranks them as they are.
 Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
@@ -41,6 +42,23 @@ SETTINGS = {
     "tiny: llama, 4 x 128, fp32": (LLAMA.format(4, 128, 4, 2, 384), "precision.compute=fp32 seq=256 batch=32"),
 }
 
+GPU_SETTINGS = {
+    "gpt2, 12 x 768, T = 1024": ("family=gpt2 layers=12 hidden=768 heads=12", "seq=1024 batch=16 own=16"),
+    "gpt2, 12 x 768, T = 1024, micro-batches of 2": ("family=gpt2 layers=12 hidden=768 heads=12", "seq=1024 batch=16 own=2"),
+    "llama, 24 x 896, 14/2 heads": (LLAMA.format(24, 896, 14, 2, 4864), "seq=1024 batch=16 own=16"),
+    "llama, 28 x 1536, 12/2 heads": (LLAMA.format(28, 1536, 12, 2, 8960), "seq=4096 batch=2 own=2"),
+    "llama, 8 x 2048": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4"),
+    "llama, 8 x 2048, recomputed": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4 train.recompute=true"),
+    "llama, 8 x 2048, T = 8192": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=8192 batch=2 own=1"),
+    "llama, 8 x 2048, offloaded": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=8 parallel.offload=true"),
+    "llama, 4 x 4096, 32/8 heads": (LLAMA.format(4, 4096, 32, 8, 14336), "seq=4096 batch=4 own=2"),
+    "llama, 4 x 4096, 32/8 heads, fp32": (LLAMA.format(4, 4096, 32, 8, 14336),
+                                          "seq=1024 batch=2 own=2 precision.compute=fp32"),
+    "llama, 16 x 2048, LoRA of rank 16": (LLAMA.format(16, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4 lora.rank=16"),
+    "llama, 16 x 2048, NF4 and LoRA": (LLAMA.format(16, 2048, 16, 16, 5632),
+                                       "seq=2048 batch=8 own=4 lora.rank=16 quant.base=nf4"),
+}
+
 # What a search would choose from, for one model and batch.
 CHOICES = {
     "parallel.strategy": ["full_shard", "shard_grad_op", "zero1", "no_shard"],
@@ -52,18 +70,28 @@ CHOICES = {
     "train.head_chunk": ["64", "256", "1024"],
     "optimizer.kind": ["adamw", "adamw8bit", "lion"],
 }
+GPU_CHOICES = {
+    "parallel.wrap": ["block", "attention_mlp"],
+    "parallel.offload": ["false", "false", "true"],
+    "train.batch_size_per_device": ["1", "2", "4", "8"],
+    "train.recompute": ["false", "selective", "true"],
+    "train.head_chunk": ["256", "1024", "4096"],
+    "optimizer.kind": ["adamw", "adamw8bit", "lion"],
+}
 
 
-def random_choices(count, seed):
+def random_choices(count, seed, device):
     """As many different settings of one model."""
     drawn = random.Random(seed)
     settings = {}
     while len(settings) < count:
-        choice = {key: drawn.choice(values) for key, values in CHOICES.items()}
-        if choice["parallel.strategy"] != "full_shard":
+        choice = {key: drawn.choice(values) for key, values in (CHOICES if device == "cpu" else GPU_CHOICES).items()}
+        if choice.get("parallel.strategy", "full_shard") != "full_shard":
             choice["parallel.offload"] = "false"  # which needs sharded parameters
         options = " ".join(f"{key}={value}" for key, value in choice.items())
-        settings[options] = (LLAMA.format(4, 256, 4, 4, 704), f"precision.compute=fp32 seq=128 batch=16 {options}")
+        settings[options] = ((LLAMA.format(4, 256, 4, 4, 704), f"precision.compute=fp32 seq=128 batch=16 {options}")
+                             if device == "cpu" else
+                             (LLAMA.format(8, 1024, 8, 8, 2816), f"seq=1024 batch=16 {options}"))
     return settings
 
 
@@ -73,23 +101,25 @@ def kendall(pairs):
     return (sum(sign > 0 for sign in signs) - sum(sign < 0 for sign in signs)) / len(signs)
 
 
-def command_of(ranks, tokens, model, options, folder):
+def command_of(build, device, ranks, tokens, model, options, folder):
     """The command of a run that goes on until it is stopped, and its environment."""
-    arguments = [f"--model.{pair}" for pair in model.split()] + ["--model.vocab=2048"]
+    arguments = [f"--model.{pair}" for pair in model.split()] + ["--data.vocab=2048", f"--model.vocab={2048 if device == 'cpu' else 32768}"]
     batch = 4
     for pair in options.split():
         key, value = pair.split("=")
         if key == "batch":
             batch = int(value)
+        elif key == "own":
+            arguments.append(f"--train.batch_size_per_device={value}")
         elif key == "seq":
             arguments += [f"--data.seq_len={value}", f"--model.max_positions={value}"]
         else:
             arguments.append(f"--{pair}")
     config = folder / "config.toml"
     config.write_text(f'[data]\ntrain = "{tokens}"\npacking = "wrapped"\n[optimizer]\nlr = 1e-5\n')
-    arguments += [f"--train.total_batch_size={batch}", "--train.steps=1000000", "--run.device=cpu",
+    arguments += [f"--train.total_batch_size={batch}", "--train.steps=1000000", f"--run.device={device}",
                   f"--run.dir={folder}/run", "--checkpoint.save_every=0", "--log.every=1000000", "--overwrite"]
-    command = [str(BUILD / "train"), str(config), *arguments]
+    command = [str(build / "train"), str(config), *arguments]
     if ranks > 1:
         command = ["mpirun", "-np", str(ranks), *command]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -101,22 +131,31 @@ def lines_of(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def measure(ranks, tokens, model, options, seconds):
+def measure(o, ranks, model, options):
     """The predicted and the median measured seconds of a step; the first step does not count."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        command, environment = command_of(ranks, tokens, model, options, folder)
+        command, environment = command_of(o.build, o.device, ranks, o.tokens, model, options, folder)
         metrics = folder / "run" / "metrics.jsonl"
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-            end = time.monotonic() + seconds
-            while process.poll() is None and (time.monotonic() < end or len(lines_of(metrics)) < 3):
-                time.sleep(0.2)
-            process.terminate()
+            end = None  # the time counts from the end of the first step
+            while process.poll() is None:
+                steps = len(lines_of(metrics))
+                if steps > 0 and end is None:
+                    end = time.monotonic() + o.seconds
+                if steps >= 3 and time.monotonic() > end:
+                    break
+                time.sleep(0.1)
+            if ranks == 1:
+                process.kill()  # which saves nothing
+            else:
+                process.terminate()
             process.wait()
         lines = [json.loads(line) for line in lines_of(metrics)]
         if len(lines) < 3:
-            sys.exit(f"{' '.join(command)}: made {len(lines)} steps\n" + (folder / "log").read_text())
+            print(f"{' '.join(command)}: made {len(lines)} steps\n" + (folder / "log").read_text(), file=sys.stderr, flush=True)
+            return None
         return lines[0]["predicted_seconds"], statistics.median(line["step_seconds"] for line in lines[1:])
 
 
@@ -124,18 +163,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tokens", help="token file")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="folder of the programs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20, help="of a run, which makes at least three steps")
+    parser.add_argument("--seconds", type=float, default=20, help="of a run after its first step; it makes at least three")
     parser.add_argument("--choices", type=int, help="random settings of one model in place of the 12")
     parser.add_argument("--seed", type=int, default=1, help="of the choices")
     parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
     o = parser.parse_args()
-    all_settings = random_choices(o.choices, o.seed) if o.choices else SETTINGS
+    o.tokens = os.path.abspath(o.tokens)
+    all_settings = SETTINGS if o.device == "cpu" else GPU_SETTINGS
+    if o.choices:
+        all_settings = random_choices(o.choices, o.seed, o.device)
     found = {}  # by ranks and setting: pairs of predicted and measured
     for _ in range(o.rounds):
         for name, (model, options) in all_settings.items():
             for ranks in o.ranks:
-                pair = measure(ranks, os.path.abspath(o.tokens), model, options, o.seconds)
+                pair = measure(o, ranks, model, options)
+                if not pair:
+                    continue
                 found.setdefault(ranks, {}).setdefault(name, []).append(pair)
                 print(ranks, name, *(f"{value:.3f}" for value in pair), file=sys.stderr, flush=True)
                 if o.json:

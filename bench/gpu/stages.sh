@@ -168,7 +168,7 @@ stage_ranks() {
     else
       status=1
       echo "$name: failed"
-      tail -n 4 "$log"
+      grep -a -m 4 -e '^train: ' -e 'NCCL WARN' "$log" || tail -n 4 "$log"
     fi
   }
   run cpu 1 env
