@@ -24,7 +24,7 @@ StepPrediction::StepPrediction(const RunSetup& setup, World& world, const Predic
   MeasuredRates rates{.products = from.peak.measured / world.size(),
                       .exchanged = from.bandwidth.bytes_per_second};
   const bool on_cpu = !setup.device.is_cuda();
-  if (on_cpu) rates.copies = copy_rate(world);
+  if (on_cpu || setup.config.parallel.offload) rates.copies = copy_rate(world);
   // A prediction that fails is no reason to end a run.
   warn_on_error([&] {
     if (on_cpu) rates.ops = time_ops(setup, rates.products);

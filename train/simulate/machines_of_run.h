@@ -1,6 +1,7 @@
 #pragma once
 // The machines that a run is on, for a simulation of its own steps: of known GPUs the published figures, of
-// CPUs measured rates; the bandwidth between ranks and the rate of products as measured at the start.
+// CPUs measured rates; the bandwidth between ranks, the rate of products and, where a host updates, that of
+// its memory as measured at the start.
 
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@ namespace flatshard {
 
 struct MeasuredRates {
   double products = 0;         // floating-point operations per second of a rank
-  double copies = 0;           // bytes per second that a rank on the CPU reads and writes
+  double copies = 0;           // bytes per second that a rank reads and writes in the memory of its host
   std::vector<TimedOp> ops{};  // the same, of a smaller model
   double exchanged = 0;        // bytes per second that a rank receives; 0: there is one rank
 };

@@ -26,13 +26,16 @@ constexpr Tile kTiles[] = {{128, 256, 1.0}, {128, 128, 0.94}, {64, 128, 0.85}, {
 // warpgroups, 0.45 forward and 0.35 backward for heads of 128; half of it for heads of 64, whose exponentials
 // take as long as the products; 0.5 and 0.4 with mma.sync on older kinds (FlashAttention-2's published rates
 // on A100: 0.55 to 0.65 and 0.45 to 0.55, without a causal mask).
+// An H100 measured later: 0.32, 0.49 and 0.60 forward at 1k, 4k and 16k tokens, and 0.22, 0.32 and 0.38
+// backward.
 constexpr double kAttentionForward = 0.45, kAttentionBackward = 0.35;
 constexpr double kOldAttentionForward = 0.5, kOldAttentionBackward = 0.4;
 constexpr double kHalfHead = 64;  // extent of heads at which half of these rates is lost, relative to 128
 
 // Ops that memory bounds reach 0.85 of the published bandwidth, a copy and the optimizer 0.9 (an H200 copies
-// 4.3 of its 4.8 TB/s), after 2 us.
-constexpr double kShareOfMemory = 0.85, kShareOfCopies = 0.9, kStartSeconds = 2e-6;
+// 4.3 of its 4.8 TB/s), after 2 us. An H100 measured later (bench/results/h100.md): sums and activations
+// 0.88, norms 0.8, rotation 0.7, AdamW and Lion 0.87; 8-bit AdamW 0.45, as its codes take arithmetic.
+constexpr double kShareOfMemory = 0.85, kShareOfCopies = 0.9, kShareOf8BitAdamw = 0.45, kStartSeconds = 2e-6;
 // What such an op takes of the multiprocessors that a product beside it could use: assumed.
 constexpr double kProcessorsOfMemoryOps = 0.3;
 
@@ -43,6 +46,12 @@ double attention_share(const GpuModel& gpu, const OpCall& op) {
                              : (forward ? kOldAttentionForward : kOldAttentionBackward);
   const double head = static_cast<double>(op.shape[4]);
   return most * std::min(1.0, 2 * head / (head + kHalfHead) * 0.75);
+}
+
+double share_of_memory(const OpCall& op) {
+  if (op.name == "adamw8bit") return kShareOf8BitAdamw;
+  const bool copies = op.name == "copy" || op.name == "fill" || op.name == "adamw" || op.name == "lion";
+  return copies ? kShareOfCopies : kShareOfMemory;
 }
 
 double matrix_rate(const Cluster& c, const OpCall& op) {
@@ -93,10 +102,8 @@ OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const 
     const double rate = cluster.host_gbps * 1e9;
     return {.seconds = op.bytes / rate + kStartSeconds, .memory = rate / memory_rate};
   }
-  const bool copies =
-      op.name == "copy" || op.name == "fill" || op.name.starts_with("adamw") || op.name == "lion";
   double seconds = kStartSeconds + profile.seconds_per_op;
-  double memory_seconds = op.bytes / (memory_rate * (copies ? kShareOfCopies : kShareOfMemory));
+  double memory_seconds = op.bytes / (memory_rate * share_of_memory(op));
   if (op.name == "gemm" || op.name == "four_bit_product") {
     const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
     const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);

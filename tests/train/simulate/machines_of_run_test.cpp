@@ -1,5 +1,6 @@
 #include "train/simulate/machines_of_run.h"
 
+#include "build_config.h"
 #include "tests/test.h"
 #include "train/simulate/op_times.h"
 #include "train/simulate/simulated_step.h"
@@ -39,6 +40,19 @@ TEST_CASE("a run on CPUs has machines once its ops were timed, with the measured
   const auto slower =
       machines_of_run(setup, "", {.products = 1e9, .copies = 1e9, .ops = kOps, .exchanged = 1e6});
   CHECK(simulate_step(setup, *slower).seconds > simulate_step(setup, *machines).seconds);
+}
+
+TEST_CASE(
+    "a run on a known GPU has the measured rates of products and, with updates on the host, of its memory") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
+  const RunSetup setup = setup_of(1, DeviceChoice::cuda);
+  CHECK(!machines_of_run(setup, "a GPU that nobody knows", {.products = 1e12}));
+  const auto usual = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 700e12});
+  const auto measured = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 350e12, .copies = 60e9});
+  REQUIRE((usual && measured));
+  CHECK(measured->gpu.matrix_tflops == doctest::Approx(usual->gpu.matrix_tflops / 2));
+  CHECK(usual->update_gbps < 60);
+  CHECK(measured->update_gbps == doctest::Approx(60));
 }
 
 TEST_CASE("an exchange takes a processor from the compute threads of a rank that has none left for it") {
