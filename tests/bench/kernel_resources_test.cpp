@@ -89,7 +89,7 @@ constexpr Tile kTiles[] = {
     {"flat_kernel<8, GatherRowsOp<bf16> >*", 32, 0, 256, 8},
     {"flat_kernel<8, ScatterRowsOp<bf16, false> >*", 32, 0, 256, 8},
     {"flat_kernel<8, ScatterRowsOp<bf16, true> >*", 48, 0, 256, 5},
-    {"add_rows_kernel<bf16, 4>*", 32, 0, 256, 8},
+    {"add_rows_kernel<bf16, 4>*", 56, 0, 256, 4},
     {"quantize_kernel<bf16, true>*", 32, 128, 256, 8},  // 4 bits
     {"dequantize_kernel<bf16, 8>*", 32, 1096, 256, 8},
     {"flat_kernel<8, GeluOp<bf16, *", 32, 0, 256, 8},
