@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/packed.h"
 
 namespace flatshard {
 namespace {
@@ -45,6 +46,30 @@ void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   }
 }
 
+// Columns of the logits: on a GPU a multiple of 8, as products and losses of unaligned rows are slow there.
+// What adapters add to the logits expects rows of V.
+template <class Args>
+int64_t logit_columns(const Stream& stream, const Args& a) {
+  const int64_t V = a.w.shape[0];
+  return stream.device().is_cuda() && !a.add_to_logits ? (V + 7) / 8 * 8 : V;
+}
+
+// Uninitialized, but for padding columns, which are zero.
+Tensor alloc_logits(Stream& stream, Arena& scratch, int64_t rows, int64_t columns, int64_t V) {
+  const Tensor logits = scratch.alloc(DType::f32, {rows, columns});
+  if (columns == V) return logits;
+  const ArenaScope scope(scratch);
+  const Tensor zeros = scratch.alloc(DType::f32, {rows, columns - V});
+  zero(stream, zeros);
+  place(stream, {.y = logits, .x = zeros, .first = V});
+  return logits;
+}
+
+// Without padding columns; the row stride is that of `logits`.
+Tensor valid_columns(const Tensor& logits, int64_t V) {
+  return packed_columns(logits, 0, {logits.shape[0], V});
+}
+
 // Tokens [begin, end) of a tensor with C elements per token.
 Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
   return t.view({t.size() / C, C}).slice(begin, end);
@@ -56,18 +81,19 @@ Tensor tokens_of(const Tensor& t, int64_t begin, int64_t end) { return t.view({t
 void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
   check_head("head_loss_forward", a);
   if (a.x.empty()) return;
-  const int64_t V = a.w.shape[0], C = a.w.shape[1];
+  const int64_t V = a.w.shape[0], C = a.w.shape[1], columns = logit_columns(stream, a);
   const ArenaScope scope(scratch);
-  const Tensor logits = scratch.alloc(DType::f32, {chunk_of(a), V});
+  const Tensor logits = alloc_logits(stream, scratch, chunk_of(a), columns, V);
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
     gemm(stream, scratch,
-         {.c = chunk_logits,
+         {.c = valid_columns(chunk_logits, V),
           .a = tokens_of(a.x, C, begin, end),
           .b = a.w,
           .transpose_b = true,
-          .tf32 = a.tf32});
+          .tf32 = a.tf32,
+          .c_stride = columns});
     if (a.add_to_logits)
       a.add_to_logits({.first = begin, .x = tokens_of(a.x, C, begin, end), .logits = chunk_logits});
     if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
@@ -75,7 +101,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
                                    .target_weights = tokens_of(a.target_weights, begin, end),
-                                   .valid_vocab = a.valid_vocab});
+                                   .valid_vocab = a.valid_vocab > 0 ? a.valid_vocab : V});
   });
 }
 
@@ -89,17 +115,24 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
         "head_loss_backward: gradient_weights are ", a.gradient_weights.dtype, ' ', a.gradient_weights.shape,
         ", must be f32 with one element for each of ", a.x.rows(), " tokens");
   if (a.x.empty()) return;
-  const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a);
+  const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a), columns = logit_columns(stream, a);
+  const int64_t valid_vocab = a.valid_vocab > 0 ? a.valid_vocab : V;
   const ArenaScope scope(scratch);
-  const Tensor logits = scratch.alloc(DType::f32, {chunk, V});
-  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, V});
+  const Tensor logits = alloc_logits(stream, scratch, chunk, columns, V);
+  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, columns});
   const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // not read
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
     const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
     const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
-    gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true, .tf32 = a.tf32});
+    gemm(stream, scratch,
+         {.c = valid_columns(chunk_logits, V),
+          .a = x,
+          .b = a.w,
+          .transpose_b = true,
+          .tf32 = a.tf32,
+          .c_stride = columns});
     if (a.add_to_logits) a.add_to_logits(work);
     if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
     const Tensor loss = tokens_of(a.loss, begin, end), targets = tokens_of(a.targets, begin, end),
@@ -109,7 +142,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                      .logits = chunk_logits,
                                      .targets = targets,
                                      .target_weights = weights,
-                                     .valid_vocab = a.valid_vocab});
+                                     .valid_vocab = valid_vocab});
       a.weigh(work);
     }
     cross_entropy_backward(stream,
@@ -118,18 +151,20 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                             .logits = chunk_logits,
                             .targets = targets,
                             .target_weights = a.weigh ? tokens_of(a.gradient_weights, begin, end) : weights,
-                            .valid_vocab = a.valid_vocab,
+                            .valid_vocab = valid_vocab,
                             .softcap = a.softcap});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,
            {.c = a.dw,
-            .a = chunk_dlogits,
+            .a = valid_columns(chunk_dlogits, V),
             .b = x,
             .transpose_a = true,
             .accumulate = a.accumulate || begin > 0,
-            .tf32 = a.tf32});
-    gemm(stream, scratch, {.c = dx, .a = chunk_dlogits, .b = a.w, .tf32 = a.tf32});
+            .tf32 = a.tf32,
+            .a_stride = columns});
+    gemm(stream, scratch,
+         {.c = dx, .a = valid_columns(chunk_dlogits, V), .b = a.w, .tf32 = a.tf32, .a_stride = columns});
     if (a.add_to_gradients) a.add_to_gradients(work);
   });
 }
