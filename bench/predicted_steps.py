@@ -5,7 +5,8 @@
     bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 1 --choices 30
     bench/predicted_steps.py data/tiny.tok --device cuda --ranks 1 --rounds 1 --seconds 2
 
-With --choices, instead so many random settings of one model, and whether the prediction ranks them as they are.
+With --choices, instead so many random settings of one model, and whether the prediction ranks them as they are. With
+several rounds also whether the measurements of two rounds rank them alike, which bounds what a prediction can reach.
 Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
 runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
 """
@@ -199,6 +200,9 @@ def main():
         if o.choices:
             chosen, best = min(medians)[1], min(measured for _, measured in medians)
             print(f"Kendall's tau {kendall(medians):.2f}; the predicted best takes {chosen / best:.3f} times as long as the best.")
+            ends = [(pairs[0][1], pairs[-1][1]) for pairs in settings.values()]
+            if o.rounds > 1:
+                print(f"Kendall's tau of the measurements of the first and the last round: {kendall(ends):.2f}.")
 
 
 if __name__ == "__main__":
