@@ -28,11 +28,16 @@ int64_t chunk_of(const Args& a) {
   return std::min(a.chunk > 0 ? a.chunk : kHeadChunk, a.x.rows());
 }
 
+template <class Args>
+int64_t valid_vocab_of(const Args& a) {
+  return a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0];
+}
+
 // Runs before the first chunk, so that the Error has the index of the token in the call and nothing is
 // written.
 template <class Args>
 void check_all_targets(Stream& stream, const Args& a) {
-  check_targets(stream, a.targets, a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0]);
+  check_targets(stream, a.targets, valid_vocab_of(a));
 }
 
 // Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last, the only two
@@ -101,7 +106,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
                                    .target_weights = tokens_of(a.target_weights, begin, end),
-                                   .valid_vocab = a.valid_vocab > 0 ? a.valid_vocab : V});
+                                   .valid_vocab = valid_vocab_of(a)});
   });
 }
 
@@ -116,7 +121,6 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
         ", must be f32 with one element for each of ", a.x.rows(), " tokens");
   if (a.x.empty()) return;
   const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a), columns = logit_columns(stream, a);
-  const int64_t valid_vocab = a.valid_vocab > 0 ? a.valid_vocab : V;
   const ArenaScope scope(scratch);
   const Tensor logits = alloc_logits(stream, scratch, chunk, columns, V);
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, columns});
@@ -142,7 +146,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                      .logits = chunk_logits,
                                      .targets = targets,
                                      .target_weights = weights,
-                                     .valid_vocab = valid_vocab});
+                                     .valid_vocab = valid_vocab_of(a)});
       a.weigh(work);
     }
     cross_entropy_backward(stream,
@@ -151,7 +155,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                             .logits = chunk_logits,
                             .targets = targets,
                             .target_weights = a.weigh ? tokens_of(a.gradient_weights, begin, end) : weights,
-                            .valid_vocab = valid_vocab,
+                            .valid_vocab = valid_vocab_of(a),
                             .softcap = a.softcap});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
