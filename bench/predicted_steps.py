@@ -43,21 +43,23 @@ SETTINGS = {
     "tiny: llama, 4 x 128, fp32": (LLAMA.format(4, 128, 4, 2, 384), "precision.compute=fp32 seq=256 batch=32"),
 }
 
+GPT2 = "family=gpt2 layers=12 hidden=768 heads=12"
+LLAMA_8, LLAMA_16 = LLAMA.format(8, 2048, 16, 16, 5632), LLAMA.format(16, 2048, 16, 16, 5632)
+LLAMA_4096 = LLAMA.format(4, 4096, 32, 8, 14336)
+MICRO = "train.batch_size_per_device"
 GPU_SETTINGS = {
-    "gpt2, 12 x 768, T = 1024": ("family=gpt2 layers=12 hidden=768 heads=12", "seq=1024 batch=16 own=16"),
-    "gpt2, 12 x 768, T = 1024, micro-batches of 2": ("family=gpt2 layers=12 hidden=768 heads=12", "seq=1024 batch=16 own=2"),
-    "llama, 24 x 896, 14/2 heads": (LLAMA.format(24, 896, 14, 2, 4864), "seq=1024 batch=16 own=16"),
-    "llama, 28 x 1536, 12/2 heads": (LLAMA.format(28, 1536, 12, 2, 8960), "seq=4096 batch=2 own=2"),
-    "llama, 8 x 2048": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4"),
-    "llama, 8 x 2048, recomputed": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4 train.recompute=true"),
-    "llama, 8 x 2048, T = 8192": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=8192 batch=2 own=1"),
-    "llama, 8 x 2048, offloaded": (LLAMA.format(8, 2048, 16, 16, 5632), "seq=2048 batch=8 own=8 parallel.offload=true"),
-    "llama, 4 x 4096, 32/8 heads": (LLAMA.format(4, 4096, 32, 8, 14336), "seq=4096 batch=4 own=2"),
-    "llama, 4 x 4096, 32/8 heads, fp32": (LLAMA.format(4, 4096, 32, 8, 14336),
-                                          "seq=1024 batch=2 own=2 precision.compute=fp32"),
-    "llama, 16 x 2048, LoRA of rank 16": (LLAMA.format(16, 2048, 16, 16, 5632), "seq=2048 batch=8 own=4 lora.rank=16"),
-    "llama, 16 x 2048, NF4 and LoRA": (LLAMA.format(16, 2048, 16, 16, 5632),
-                                       "seq=2048 batch=8 own=4 lora.rank=16 quant.base=nf4"),
+    "gpt2, 12 x 768, T = 1024": (GPT2, f"seq=1024 batch=16 {MICRO}=16"),
+    "gpt2, 12 x 768, T = 1024, micro-batches of 2": (GPT2, f"seq=1024 batch=16 {MICRO}=2"),
+    "llama, 24 x 896, 14/2 heads": (LLAMA.format(24, 896, 14, 2, 4864), f"seq=1024 batch=16 {MICRO}=16"),
+    "llama, 28 x 1536, 12/2 heads": (LLAMA.format(28, 1536, 12, 2, 8960), f"seq=4096 batch=2 {MICRO}=2"),
+    "llama, 8 x 2048": (LLAMA_8, f"seq=2048 batch=8 {MICRO}=4"),
+    "llama, 8 x 2048, recomputed": (LLAMA_8, f"seq=2048 batch=8 {MICRO}=4 train.recompute=true"),
+    "llama, 8 x 2048, T = 8192": (LLAMA_8, f"seq=8192 batch=2 {MICRO}=1"),
+    "llama, 8 x 2048, offloaded": (LLAMA_8, f"seq=2048 batch=8 {MICRO}=8 parallel.offload=true"),
+    "llama, 4 x 4096, 32/8 heads": (LLAMA_4096, f"seq=4096 batch=4 {MICRO}=2"),
+    "llama, 4 x 4096, 32/8 heads, fp32": (LLAMA_4096, f"seq=1024 batch=2 {MICRO}=2 precision.compute=fp32"),
+    "llama, 16 x 2048, LoRA of rank 16": (LLAMA_16, f"seq=2048 batch=8 {MICRO}=4 lora.rank=16"),
+    "llama, 16 x 2048, NF4 and LoRA": (LLAMA_16, f"seq=2048 batch=8 {MICRO}=4 lora.rank=16 quant.base=nf4"),
 }
 
 # What a search would choose from, for one model and batch.
@@ -110,8 +112,6 @@ def command_of(build, device, ranks, tokens, model, options, folder):
         key, value = pair.split("=")
         if key == "batch":
             batch = int(value)
-        elif key == "own":
-            arguments.append(f"--train.batch_size_per_device={value}")
         elif key == "seq":
             arguments += [f"--data.seq_len={value}", f"--model.max_positions={value}"]
         else:
@@ -149,9 +149,9 @@ def measure(o, ranks, model, options):
                     break
                 time.sleep(0.1)
             if ranks == 1:
-                process.kill()  # which saves nothing
+                process.kill()  # so that it saves nothing
             else:
-                process.terminate()
+                process.terminate()  # mpirun ends its ranks
             process.wait()
         lines = [json.loads(line) for line in lines_of(metrics)]
         if len(lines) < 3:
@@ -176,12 +176,14 @@ def main():
     all_settings = SETTINGS if o.device == "cpu" else GPU_SETTINGS
     if o.choices:
         all_settings = random_choices(o.choices, o.seed, o.device)
+    failed = 0
     found = {}  # by ranks and setting: pairs of predicted and measured
     for _ in range(o.rounds):
         for name, (model, options) in all_settings.items():
             for ranks in o.ranks:
                 pair = measure(o, ranks, model, options)
                 if not pair:
+                    failed += 1
                     continue
                 found.setdefault(ranks, {}).setdefault(name, []).append(pair)
                 print(ranks, name, *(f"{value:.3f}" for value in pair), file=sys.stderr, flush=True)
@@ -203,6 +205,8 @@ def main():
             ends = [(pairs[0][1], pairs[-1][1]) for pairs in settings.values()]
             if o.rounds > 1:
                 print(f"Kendall's tau of the measurements of the first and the last round: {kendall(ends):.2f}.")
+    if failed:
+        sys.exit(f"{failed} runs failed; the tables do not have them")
 
 
 if __name__ == "__main__":
