@@ -53,7 +53,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPack = kPackSize<float>;  // elements of a table row; a pack of dy may have fewer bytes
 
-// Rows of a frequent number that a warp loads before it adds them: each waits for memory once for all.
+// Rows of a frequent number that a warp loads before it adds them, so that they wait for memory together.
 template <class T>
 constexpr int kRowsInFlight = 32 / sizeof(T);
 

@@ -255,7 +255,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
         ++comm->children;
       }
     }
-    begin(*comm);  // unlike others, this call does not tell that it is in progress
+    begin(*comm);  // as in NCCL, the result of a split does not say that it is in progress
   });
 }
 

@@ -46,7 +46,7 @@ TEST_CASE(
     "a run on a known GPU has the measured rates of products and, with updates on the host, of its memory") {
   if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const RunSetup setup = setup_of(1, DeviceChoice::cuda);
-  CHECK(!machines_of_run(setup, "a GPU that nobody knows", {.products = 1e12}));
+  CHECK(!machines_of_run(setup, "an unknown GPU", {.products = 1e12}));
   const auto usual = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 700e12});
   const auto measured = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 350e12, .copies = 60e9});
   REQUIRE((usual && measured));
