@@ -70,10 +70,8 @@ Tensor alloc_logits(Stream& stream, Arena& scratch, int64_t rows, int64_t column
   return logits;
 }
 
-// Without padding columns; the row stride is that of `logits`.
-Tensor valid_columns(const Tensor& logits, int64_t V) {
-  return packed_columns(logits, 0, {logits.shape[0], V});
-}
+// The columns of w; the row stride is that of `logits`.
+Tensor unpadded(const Tensor& logits, int64_t V) { return packed_columns(logits, 0, {logits.shape[0], V}); }
 
 // Tokens [begin, end) of a tensor with C elements per token.
 Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
@@ -93,7 +91,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
     gemm(stream, scratch,
-         {.c = valid_columns(chunk_logits, V),
+         {.c = unpadded(chunk_logits, V),
           .a = tokens_of(a.x, C, begin, end),
           .b = a.w,
           .transpose_b = true,
@@ -131,7 +129,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
     const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
     gemm(stream, scratch,
-         {.c = valid_columns(chunk_logits, V),
+         {.c = unpadded(chunk_logits, V),
           .a = x,
           .b = a.w,
           .transpose_b = true,
@@ -161,14 +159,14 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     if (!a.dw.empty())
       gemm(stream, scratch,
            {.c = a.dw,
-            .a = valid_columns(chunk_dlogits, V),
+            .a = unpadded(chunk_dlogits, V),
             .b = x,
             .transpose_a = true,
             .accumulate = a.accumulate || begin > 0,
             .tf32 = a.tf32,
             .a_stride = columns});
     gemm(stream, scratch,
-         {.c = dx, .a = valid_columns(chunk_dlogits, V), .b = a.w, .tf32 = a.tf32, .a_stride = columns});
+         {.c = dx, .a = unpadded(chunk_dlogits, V), .b = a.w, .tf32 = a.tf32, .a_stride = columns});
     if (a.add_to_gradients) a.add_to_gradients(work);
   });
 }
