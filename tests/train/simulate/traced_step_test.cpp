@@ -16,12 +16,12 @@ namespace {
 constexpr const char* kModel =
     "--model.layers=4 --model.hidden=192 --model.heads=4 --model.kv_heads=4 --model.ffn=384 "
     "--data.seq_len=64 "
-    "--train.total_batch_size=16 --train.batch_size_per_device=2 --train.lane_size=2 --train.steps=11 "
-    "--data.packing=wrapped --run.threads=1 --run.trace=3:9 --run.dir=runs/traced "
+    "--train.total_batch_size=16 --train.batch_size_per_device=2 --train.lane_size=2 --train.steps=25 "
+    "--data.packing=wrapped --run.threads=1 --run.trace=3:23 --run.dir=runs/traced "
     "--train.eval_every=0 --data.eval= ";
 // Of the last step, what streams do after it is not in the trace.
-constexpr int kSteps = 6;
-constexpr double kMostError = 0.01;  // of a step; 0.0002 without other processes
+constexpr int kSteps = 20;
+constexpr double kMostError = 0.02;  // of a step; 0.0002 without other processes
 
 std::vector<std::string> overrides_of(const std::string& options) {
   std::vector<std::string> overrides;
