@@ -2,19 +2,21 @@
 """Compares the predicted with the measured step time of 12 settings, as a table in Markdown.
 
     bench/predicted_steps.py data/tiny.tok --ranks 1 2 4 --rounds 3
-    bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 1 --choices 30
+    bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 2 --turns 5 --seconds 1 --choices 30
     bench/predicted_steps.py data/tiny.tok --device cuda --ranks 1 --rounds 1 --seconds 2
 
-With --choices, instead so many random settings of one model, and whether the prediction ranks them as they are. With
-several rounds also whether the measurements of two rounds rank them alike, which bounds what a prediction can reach.
 Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
 runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
+
+With --choices, instead whether a search ranks its settings as they are; with several rounds also whether the
+measurements of two rounds rank them alike, which bounds what a prediction can reach.
 """
 import argparse
 import json
 import os
 import pathlib
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -62,40 +64,28 @@ GPU_SETTINGS = {
     "llama, 16 x 2048, NF4 and LoRA": (LLAMA_16, f"seq=2048 batch=8 {MICRO}=4 lora.rank=16 quant.base=nf4"),
 }
 
-# What a search would choose from, for one model and batch.
-CHOICES = {
-    "parallel.strategy": ["full_shard", "shard_grad_op", "zero1", "no_shard"],
-    "parallel.wrap": ["block", "attention_mlp"],
-    "parallel.reduction": ["exact", "sequential"],
-    "parallel.offload": ["false", "false", "true"],
-    "train.batch_size_per_device": ["1", "2", "4"],
-    "train.recompute": ["false", "selective", "true"],
-    "train.head_chunk": ["64", "256", "1024"],
-    "optimizer.kind": ["adamw", "adamw8bit", "lion"],
-}
-GPU_CHOICES = {
-    "parallel.wrap": ["block", "attention_mlp"],
-    "parallel.offload": ["false", "false", "true"],
-    "train.batch_size_per_device": ["1", "2", "4", "8"],
-    "train.recompute": ["false", "selective", "true"],
-    "train.head_chunk": ["256", "1024", "4096"],
-    "optimizer.kind": ["adamw", "adamw8bit", "lion"],
-}
+# The model and batch of a search.
+SEARCHED = (LLAMA.format(4, 256, 4, 4, 704), "precision.compute=fp32 seq=128 batch=16")
+GPU_SEARCHED = (LLAMA.format(8, 1024, 8, 8, 2816), "seq=1024 batch=16")
 
 
-def random_choices(count, seed, device):
-    """As many different settings of one model."""
-    drawn = random.Random(seed)
-    settings = {}
-    while len(settings) < count:
-        choice = {key: drawn.choice(values) for key, values in (CHOICES if device == "cpu" else GPU_CHOICES).items()}
-        if choice.get("parallel.strategy", "full_shard") != "full_shard":
-            choice["parallel.offload"] = "false"  # which needs sharded parameters
-        options = " ".join(f"{key}={value}" for key, value in choice.items())
-        settings[options] = ((LLAMA.format(4, 256, 4, 4, 704), f"precision.compute=fp32 seq=128 batch=16 {options}")
-                             if device == "cpu" else
-                             (LLAMA.format(8, 1024, 8, 8, 2816), f"seq=1024 batch=16 {options}"))
-    return settings
+def search(o, ranks):
+    """Random settings of one search, its best among them: model and options by name, and the predicted seconds."""
+    model, options = SEARCHED if o.device == "cpu" else GPU_SEARCHED
+    with tempfile.TemporaryDirectory() as name:
+        command, environment = command_of(o, ranks if o.device == "cpu" else 1, model, options, pathlib.Path(name))
+        command += ["--search", "--verbose", "--for", o.machines or "cpu"]
+        if o.device == "cuda":
+            command += ["--ranks", str(ranks)]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if found.returncode != 0:
+            sys.exit(found.stderr)
+    lines = found.stdout.split("the fastest first:\n")[1].splitlines()
+    settings = [line.split(" ms  ") for line in lines]
+    drawn = settings[:1] + random.Random(o.seed).sample(settings[1:], o.choices - 1)
+    return ({arguments: (model, " ".join([options, *(word[2:] for word in arguments.split() if word.startswith("--"))]))
+             for _, arguments in drawn},
+            {arguments: float(milliseconds) / 1000 for milliseconds, arguments in drawn})
 
 
 def kendall(pairs):
@@ -104,9 +94,10 @@ def kendall(pairs):
     return (sum(sign > 0 for sign in signs) - sum(sign < 0 for sign in signs)) / len(signs)
 
 
-def command_of(build, device, ranks, tokens, model, options, folder):
+def command_of(o, ranks, model, options, folder):
     """The command of a run that goes on until it is stopped, and its environment."""
-    arguments = [f"--model.{pair}" for pair in model.split()] + ["--data.vocab=2048", f"--model.vocab={2048 if device == 'cpu' else 32768}"]
+    arguments = [f"--model.{pair}" for pair in model.split()] + ["--data.vocab=2048",
+                                                                         f"--model.vocab={2048 if o.device == 'cpu' else 32768}"]
     batch = 4
     for pair in options.split():
         key, value = pair.split("=")
@@ -117,10 +108,10 @@ def command_of(build, device, ranks, tokens, model, options, folder):
         else:
             arguments.append(f"--{pair}")
     config = folder / "config.toml"
-    config.write_text(f'[data]\ntrain = "{tokens}"\npacking = "wrapped"\n[optimizer]\nlr = 1e-5\n')
-    arguments += [f"--train.total_batch_size={batch}", "--train.steps=1000000", f"--run.device={device}",
+    config.write_text(f'[data]\ntrain = "{o.tokens}"\npacking = "wrapped"\n[optimizer]\nlr = 1e-5\n')
+    arguments += [f"--train.total_batch_size={batch}", "--train.steps=1000000", f"--run.device={o.device}",
                   f"--run.dir={folder}/run", "--checkpoint.save_every=0", "--log.every=1000000", "--overwrite"]
-    command = [str(build / "train"), str(config), *arguments]
+    command = [str(o.build / "train"), str(config), *arguments]
     if ranks > 1:
         command = ["mpirun", "-np", str(ranks), *command]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -132,32 +123,84 @@ def lines_of(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def measure(o, ranks, model, options):
-    """The predicted and the median measured seconds of a step; the first step does not count."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        command, environment = command_of(o.build, o.device, ranks, o.tokens, model, options, folder)
-        metrics = folder / "run" / "metrics.jsonl"
-        with open(folder / "log", "wb") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-            end = None  # the time counts from the end of the first step
-            while process.poll() is None:
-                steps = len(lines_of(metrics))
-                if steps > 0 and end is None:
-                    end = time.monotonic() + o.seconds
-                if steps >= 3 and time.monotonic() > end:
-                    break
-                time.sleep(0.1)
-            if ranks == 1:
-                process.kill()  # so that it saves nothing
-            else:
-                process.terminate()  # mpirun ends its ranks
-            process.wait()
-        lines = [json.loads(line) for line in lines_of(metrics)]
-        if len(lines) < 3:
-            print(f"{' '.join(command)}: made {len(lines)} steps\n" + (folder / "log").read_text(), file=sys.stderr, flush=True)
+class Run:
+    """A run that can be stopped and continued; it makes its first step in start()."""
+
+    def __init__(self, o, ranks, model, options):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self.folder.name)
+        self.command, environment = command_of(o, ranks, model, options, folder)
+        self.ranks, self.metrics, self.log = ranks, folder / "run" / "metrics.jsonl", folder / "log"
+        self.seconds = []  # of whole steps in all turns
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
+        self.wait_for(1)
+
+    def steps(self):
+        return len(lines_of(self.metrics))
+
+    def wait_for(self, steps, seconds=0):
+        """Until it has made so many steps and the time is over, or it has ended."""
+        end = time.monotonic() + seconds
+        while self.process.poll() is None and (self.steps() < steps or time.monotonic() < end):
+            time.sleep(0.05)
+
+    def send(self, number):
+        """A signal to all of its processes; mpirun first, which would otherwise notice."""
+        pids = [self.process.pid]
+        for pid in pids:
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += map(int, task.read_text().split())
+        for pid in pids:
+            os.kill(pid, number)
+
+    def pause(self):
+        if self.process.poll() is None:
+            self.send(signal.SIGSTOP)
+
+    def turn(self, seconds):
+        """Goes on for so many seconds, and for two whole steps at least."""
+        if self.process.poll() is not None:
+            return
+        self.send(signal.SIGCONT)
+        first = self.steps() + 1  # the step that was interrupted does not count
+        self.wait_for(first + 2, seconds)
+        self.seconds += [json.loads(line)["step_seconds"] for line in lines_of(self.metrics)[first:]]
+
+    def end(self):
+        """The predicted and the median measured seconds of a step."""
+        if self.ranks == 1:
+            self.process.kill()  # so that it saves nothing
+        elif self.process.poll() is None:
+            self.process.terminate()  # mpirun ends its ranks
+            self.send(signal.SIGCONT)
+        self.process.wait()
+        lines, log = lines_of(self.metrics), self.log.read_text()
+        self.folder.cleanup()
+        if len(self.seconds) < 2:
+            print(f"{' '.join(self.command)}: made {len(lines)} steps\n{log}", file=sys.stderr, flush=True)
             return None
-        return lines[0]["predicted_seconds"], statistics.median(line["step_seconds"] for line in lines[1:])
+        return json.loads(lines[0])["predicted_seconds"], statistics.median(self.seconds)
+
+
+def measure(o, ranks, all_settings):
+    """Name, predicted and measured seconds of each setting, one after the other or, with turns, of all at once."""
+    if not o.turns:
+        for name, (model, options) in all_settings.items():
+            run = Run(o, ranks, model, options)
+            run.turn(o.seconds)
+            yield name, run.end()
+        return
+    runs = {}
+    for name, (model, options) in all_settings.items():
+        runs[name] = Run(o, ranks, model, options)
+        runs[name].pause()
+    for _ in range(o.turns):
+        for run in runs.values():
+            run.turn(o.seconds)
+            run.pause()
+    for name, run in runs.items():
+        yield name, run.end()
 
 
 def main():
@@ -168,23 +211,30 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="folder of the programs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20, help="of a run after its first step; it makes at least three")
-    parser.add_argument("--choices", type=int, help="random settings of one model in place of the 12")
+    parser.add_argument("--turns", type=int, default=0,
+                        help="start all runs of a round and let each go on for --seconds so many times, in turn, so that "
+                             "a machine whose speed changes slows all alike; the memory must hold them all")
+    parser.add_argument("--choices", type=int,
+                        help="in place of the 12, so many settings of a search (train --search), the best and random ones")
+    parser.add_argument("--machines", help="of the search, on GPUs: a kind such as h100-80gb, or a cluster file")
     parser.add_argument("--seed", type=int, default=1, help="of the choices")
     parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
     o = parser.parse_args()
     o.tokens = os.path.abspath(o.tokens)
-    all_settings = SETTINGS if o.device == "cpu" else GPU_SETTINGS
+    if o.choices and (len(o.ranks) > 1 or (o.device == "cuda") != bool(o.machines)):
+        parser.error("--choices needs one number of --ranks, and on GPUs --machines")
+    all_settings, searched = SETTINGS if o.device == "cpu" else GPU_SETTINGS, {}
     if o.choices:
-        all_settings = random_choices(o.choices, o.seed, o.device)
+        all_settings, searched = search(o, o.ranks[0])
     failed = 0
     found = {}  # by ranks and setting: pairs of predicted and measured
     for _ in range(o.rounds):
-        for name, (model, options) in all_settings.items():
-            for ranks in o.ranks:
-                pair = measure(o, ranks, model, options)
+        for ranks in o.ranks:
+            for name, pair in measure(o, ranks, all_settings):
                 if not pair:
                     failed += 1
                     continue
+                pair = (searched.get(name, pair[0]), pair[1])
                 found.setdefault(ranks, {}).setdefault(name, []).append(pair)
                 print(ranks, name, *(f"{value:.3f}" for value in pair), file=sys.stderr, flush=True)
                 if o.json:

@@ -159,6 +159,14 @@ std::string host_text(const PlannedRun& run) {
   return run.host_bytes > 0 ? str("; ", human_bytes(run.host_bytes), " of host memory per rank") : "";
 }
 
+// Of the usable memory: " that h100-80gb offers ...".
+std::string offer_of(const Cluster& cluster) {
+  if (cluster.cpu) return " that are free for a rank now";
+  const int64_t all = cluster.gpu.memory_bytes();
+  return str(" that ", cluster.gpu.name, " offers\n          (", human_bytes(all), " less ",
+             human_bytes(all - usable_bytes(cluster)), " assumed for CUDA and its libraries)");
+}
+
 // The fastest of the settings found, if a step with it is shorter than `seconds` by a few percent.
 std::string fastest_line(const char* label, const SearchResult& found, double seconds) {
   constexpr double kWorthwhile = 0.97;
@@ -221,18 +229,15 @@ FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int
 }
 
 std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster) {
-  const GpuModel& gpu = cluster.gpu;
   const auto planned = [](const RunSetup& s, double seconds) -> PlannedRun {
     const LargestPlan largest = plan_largest(s);
     return {.device_bytes = largest.device_bytes, .host_bytes = largest.plan.host_bytes, .seconds = seconds};
   };
   const SimulatedStep step = simulate_step(setup, cluster);
   const PlannedRun current = planned(setup, step.p50);
-  const int64_t usable = usable_bytes(gpu), free = usable - current.device_bytes;
-  const std::string offered =
-      str(human_bytes(usable), " that ", gpu.name, " offers\n          (", human_bytes(gpu.memory_bytes()),
-          " less ", human_bytes(gpu.memory_bytes() - usable), " assumed for CUDA and its libraries)",
-          host_text(current), '\n', describe_estimate(step, setup, plan, cluster));
+  const int64_t usable = usable_bytes(cluster), free = usable - current.device_bytes;
+  const std::string offered = str(human_bytes(usable), offer_of(cluster), host_text(current), '\n',
+                                  describe_estimate(step, setup, plan, cluster));
   const auto search = [&](SearchScope scope) {
     return search_settings(setup.config, setup.ranks(), cluster, scope);
   };

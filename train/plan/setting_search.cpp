@@ -110,7 +110,7 @@ class Search {
       if (entry.state != State::too_large) continue;
       const ParallelConfig& parallel = entry.candidate.config.parallel;
       const bool may_fit = none_fits ? parallel.strategy == Strategy::full_shard && parallel.stages == 1
-                                     : entry.device_bytes - entry.moment_bytes <= usable_bytes(cluster_.gpu);
+                                     : entry.device_bytes - entry.moment_bytes <= usable_bytes(cluster_);
       if (!may_fit) continue;
       for (Candidate& c : with_less_memory(entry.candidate, none_fits)) candidates.push_back(std::move(c));
     }
@@ -138,6 +138,8 @@ class Search {
            .utilization = utilization(entry.step, setup, plan_largest(setup).plan, cluster_),
            .limit = describe_limit(entry.step, setup)});
     }
+    for (const size_t i : simulated_entries())
+      result.all.push_back({joined(all_[i].candidate.changes), all_[i].step.p50});
     return result;
   }
 
@@ -158,13 +160,13 @@ class Search {
     // pipeline.
     if (const int64_t few = setup.pipeline.stages; setup.batching.micro_steps > few || few > 1) {
       take_memory(entry, plan_of(with_micro_steps(setup, std::min(few, setup.batching.micro_steps)), 0));
-      if (entry.device_bytes - entry.moment_bytes > usable_bytes(cluster_.gpu)) return;
+      if (entry.device_bytes - entry.moment_bytes > usable_bytes(cluster_)) return;
     }
     const LargestPlan largest = plan_largest(setup);
     take_memory(entry, largest);
     entry.host_bytes = largest.plan.host_bytes;
     entry.least_seconds = least_seconds(setup, largest.plan);
-    if (entry.device_bytes <= usable_bytes(cluster_.gpu)) entry.state = State::fits;
+    if (entry.device_bytes <= usable_bytes(cluster_)) entry.state = State::fits;
   }
 
   static void take_memory(Entry& entry, const LargestPlan& largest) {
@@ -179,8 +181,8 @@ class Search {
     const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
     const double again = setup.config.train.recompute == Recompute::full ? plan.flops.forward : 0;
     return tokens * (plan.flops.causal + again) /
-           (ranks_ * published_matrix_rate(cluster_.gpu, setup.compute, setup.config.precision.tf32) *
-            most_of_matrix_peak());
+           (ranks_ * matrix_rate(cluster_, setup.compute, setup.config.precision.tf32) *
+            (cluster_.cpu ? 1 : most_of_matrix_peak()));
   }
 
   double seconds_to_beat() const {
@@ -188,12 +190,18 @@ class Search {
     return best.size() < kShown ? INFINITY : all_[best.back()].step.p50;
   }
 
-  std::vector<size_t> best_entries() const {
+  // The fastest first.
+  std::vector<size_t> simulated_entries() const {
     std::vector<size_t> order;
     for (size_t i = 0; i < all_.size(); ++i)
       if (all_[i].state == State::simulated) order.push_back(i);
     const auto key = [&](size_t i) { return std::pair(all_[i].step.p50, all_[i].candidate.changes.size()); };
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    return order;
+  }
+
+  std::vector<size_t> best_entries() const {
+    const std::vector<size_t> order = simulated_entries();
     std::vector<size_t> best;
     for (const size_t i : order) {
       if (best.size() == kShown) break;
@@ -243,7 +251,9 @@ std::string row_of(size_t number, const FoundSetting& s, double tokens, int rank
 
 }  // namespace
 
-int64_t usable_bytes(const GpuModel& gpu) { return gpu.memory_bytes() - kReservedBytes; }
+int64_t usable_bytes(const Cluster& cluster) {
+  return cluster.gpu.memory_bytes() - (cluster.cpu ? 0 : kReservedBytes);
+}
 
 LargestPlan plan_largest(const RunSetup& setup) {
   LargestPlan largest;
@@ -273,18 +283,19 @@ SearchResult search_settings(const Config& config, int ranks, const Cluster& clu
 }
 
 std::string describe_search(const SearchResult& result, const Config& config, int ranks,
-                            const Cluster& cluster) {
+                            const Cluster& cluster, bool verbose) {
   std::ostringstream out;
   out << "search    " << with_commas(result.planned) << " settings for " << counted(ranks, "rank") << " of "
       << cluster.source << ": " << with_commas(result.simulated) << " simulated, "
       << with_commas(result.slower) << " more fit but have more work,\n          "
-      << with_commas(result.too_large) << " need more than " << human_bytes(usable_bytes(cluster.gpu)) << ", "
+      << with_commas(result.too_large) << " need more than " << human_bytes(usable_bytes(cluster)) << ", "
       << with_commas(result.refused) << " exclude each other\n";
   if (result.best.empty())
     out << "nothing fits: more ranks, adapters (--lora.rank=16) or 4-bit weights (--quant.base=nf4) take "
            "less memory\n";
   else
-    out << table_row({"", "step", "10 to 90 % of them", "tok/s/GPU", "MFU", "GPU", "host",
+    out << table_row({"", "step", "10 to 90 % of them", cluster.cpu ? "tok/s/rank" : "tok/s/GPU", "MFU",
+                      cluster.cpu ? "memory" : "GPU", "host",
                       cluster.price_per_hour > 0 ? "$/10^9 tokens" : ""});
   const double tokens = static_cast<double>(config.train.total_batch_size * config.data.seq_len);
   for (size_t i = 0; i < result.best.size(); ++i) {
@@ -298,6 +309,12 @@ std::string describe_search(const SearchResult& result, const Config& config, in
         << human_duration(static_cast<double>(config.train.steps) * result.best.front().step.p50)
         << " with the first of them\n";
   out << "          " << describe_rates(cluster) << '\n';
+  if (verbose) {
+    out << "all       simulated settings, the fastest first:\n";
+    for (const SimulatedSetting& s : result.all)
+      out << std::setw(18) << fixed(1e3 * s.seconds, 2) << " ms  "
+          << (s.arguments.empty() ? "the config as it is" : s.arguments) << '\n';
+  }
   return std::move(out).str();
 }
 

@@ -22,15 +22,21 @@ struct FoundSetting {
   std::string limit{};  // what limits the step, and what shortens it
 };
 
+struct SimulatedSetting {
+  std::string arguments;
+  double seconds = 0;
+};
+
 struct SearchResult {
   // At most ten that fit, the fastest first. Changes that gain less than half a percent are left out.
   std::vector<FoundSetting> best{};
   int64_t planned = 0, refused = 0, too_large = 0, simulated = 0;
   int64_t slower = 0;  // than the ten by their products alone, so that they were not simulated
+  std::vector<SimulatedSetting> all{};  // that were simulated, the fastest first
 };
 
-// Device memory that a run can use on a GPU.
-int64_t usable_bytes(const GpuModel& gpu);
+// Memory that a rank can use on its device.
+int64_t usable_bytes(const Cluster& cluster);
 
 // The plan of the rank that takes the most device memory.
 struct LargestPlan {
@@ -42,8 +48,9 @@ LargestPlan plan_largest(const RunSetup& setup);
 // An Error if the config itself is refused on so many ranks.
 SearchResult search_settings(const Config& config, int ranks, const Cluster& cluster, SearchScope scope);
 
-// The best as a table, with prices if the cluster has them, and the time of the run.
+// The best as a table, with prices if the cluster has them, and the time of the run. With `verbose` all
+// simulated settings follow, a line each.
 std::string describe_search(const SearchResult& result, const Config& config, int ranks,
-                            const Cluster& cluster);
+                            const Cluster& cluster, bool verbose = false);
 
 }  // namespace flatshard

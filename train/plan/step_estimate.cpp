@@ -58,15 +58,12 @@ double tokens_of(const RunSetup& setup) {
   return static_cast<double>(setup.batching.total_sequences * setup.seq_len());
 }
 
-double matrix_rate(const RunSetup& setup, const Cluster& cluster) {
-  return published_matrix_rate(cluster.gpu, setup.compute, setup.config.precision.tf32);
-}
-
 }  // namespace
 
 double utilization(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
                    const Cluster& cluster) {
-  return tokens_of(setup) * plan.flops.causal / (setup.ranks() * matrix_rate(setup, cluster) * step.p50);
+  return tokens_of(setup) * plan.flops.causal /
+         (setup.ranks() * matrix_rate(cluster, setup.compute, setup.config.precision.tf32) * step.p50);
 }
 
 std::string describe_limit(const SimulatedStep& step, const RunSetup& setup) {
@@ -86,7 +83,8 @@ std::string describe_limit(const SimulatedStep& step, const RunSetup& setup) {
              updates ? "--parallel.strategy=full_shard divides the update"
              : setup.config.train.recompute == Recompute::full
                  ? "--train.recompute=false or selective, if it fits"
-                 : "more or faster GPUs");
+             : setup.device.is_cuda() ? "more or faster GPUs"
+                                      : "more or faster processors");
 }
 
 std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
@@ -96,8 +94,9 @@ std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, 
   return str(
       "estimate  ", human_seconds(step.p50), " per step, of 10 to 90 % of steps ", human_seconds(step.p10),
       " to ", human_seconds(step.p90), "; ", human_count(tokens_of(setup) / step.p50), " tok/s, ",
-      std::round(1000 * utilization(step, setup, plan, cluster)) / 10, " % of the published peak\n          ",
-      listed(work_in(step.parts), step.seconds), waits.empty() ? "" : "; waits for " + waits,
+      std::round(1000 * utilization(step, setup, plan, cluster)) / 10, " % of the ",
+      cluster.cpu ? "measured" : "published", " peak\n          ", listed(work_in(step.parts), step.seconds),
+      waits.empty() ? "" : "; waits for " + waits,
       several ? str("; exchanges take ", human_seconds(step.exchanged)) : "", "\n          limited by ",
       describe_limit(step, setup), "\n          ", describe_rates(cluster), '\n');
 }

@@ -14,18 +14,44 @@
 #include "train/plan/setting_search.h"
 #include "train/plan/stage_table.h"
 #include "train/report/trace_picture.h"
+#include "train/run/matrix_peak.h"
+#include "train/run/measured_machines.h"
 #include "train/save/initial_weights.h"
 #include "train/simulate/simulated_trace.h"
 
 namespace flatshard {
 namespace {
 
-// The cluster of this name; the config then is for its GPUs.
-Cluster plan_for(Config& config, const std::string& name) {
-  Cluster cluster = cluster_named(name);
-  config.run.device = DeviceChoice::cuda;
+constexpr const char* kTheseProcessors = "cpu";  // of --for
+
+// The processors of these ranks, measured. Collective.
+Cluster measured_processors(const Config& config, World& world) {
+  const RunSetup setup = set_up(config, world, Purpose::plan);
+  const MatrixPeak peak = find_matrix_peak(setup, world);
+  const std::optional<Cluster> cluster =
+      measured_machines(setup, world, peak, world.size() > 1 ? bandwidth_of(setup, world) : Bandwidth{});
+  check(cluster.has_value(), "--for ", kTheseProcessors,
+        ": the ops of models that read images are not timed");
+  return *cluster;
+}
+
+// The machines to plan for; the config then is for their devices. Collective.
+Cluster machines_for(Config& config, const PlanFor& wanted, World& world) {
+  const bool measures = wanted.machines == kTheseProcessors;
+  check(!measures || wanted.ranks == 0, "--for ", kTheseProcessors,
+        " measures the processors of the ranks that run this command: start ", wanted.ranks,
+        ", and leave out --ranks");
+  config.run.device = measures ? DeviceChoice::cpu : DeviceChoice::cuda;
+  Cluster cluster = measures ? measured_processors(config, world) : cluster_named(wanted.machines);
   if (config.parallel.host_ranks == 0) config.parallel.host_ranks = cluster.node_gpus;
   return cluster;
+}
+
+// A plan for other machines than these is made by one process.
+void check_processes(const PlanFor& wanted, const World& world, const char* what) {
+  const bool is_for_these =
+      wanted.machines == kTheseProcessors || (wanted.machines.empty() && wanted.ranks == 0);
+  check(is_for_these || world.size() == 1, what, " one process: start train without mpirun");
 }
 
 std::string write_timeline(const std::string& folder, const RunSetup& setup, const Cluster& cluster) {
@@ -44,12 +70,13 @@ std::string write_timeline(const std::string& folder, const RunSetup& setup, con
 }  // namespace
 
 void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
-  check(world.size() == 1, "--search works in one process: start train without mpirun");
-  const Cluster cluster = plan_for(loaded.config, wanted.gpu);
+  check_processes(wanted, world, "--search works in");
   use_threads(loaded.config.run, world);
-  const int ranks = std::max(wanted.ranks, 1);
+  const Cluster cluster = machines_for(loaded.config, wanted, world);
+  if (world.rank() != 0) return;
+  const int ranks = std::max(wanted.ranks, world.size());
   const SearchResult result = search_settings(loaded.config, ranks, cluster, SearchScope::all);
-  out << describe_search(result, loaded.config, ranks, cluster);
+  out << describe_search(result, loaded.config, ranks, cluster, wanted.verbose);
   if (wanted.timeline.empty() || result.best.empty()) return;
   out << write_timeline(wanted.timeline, set_up(result.best.front().config, ranks, {}, Purpose::plan),
                         cluster);
@@ -57,11 +84,10 @@ void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std:
 
 void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
   const int ranks = wanted.ranks;
-  check((ranks == 0 && wanted.gpu.empty()) || world.size() == 1,
-        "--ranks and --for plan in one process: start train without mpirun");
-  std::optional<Cluster> cluster;
-  if (!wanted.gpu.empty()) cluster = plan_for(loaded.config, wanted.gpu);
+  check_processes(wanted, world, "--ranks and --for plan in");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
+  std::optional<Cluster> cluster;
+  if (!wanted.machines.empty()) cluster = machines_for(loaded.config, wanted, world);
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
   const std::string weights = describe_initial_weights(setup, world);

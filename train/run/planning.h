@@ -12,15 +12,16 @@ namespace flatshard {
 
 struct PlanFor {
   int ranks = 0;           // 0: those of this job
-  std::string gpu{};       // a GPU kind or a cluster file; empty: none
+  std::string machines{};  // a GPU kind, a cluster file, or "cpu"; empty: none
   std::string timeline{};  // folder for a timeline of the simulated step; empty: none
+  bool verbose = false;    // a search prints all settings that it simulated
 };
 
 // Prints model, batch, FLOPs per token, communication units with their traffic, and memory; and whether that
-// fits on the GPU.
+// fits on the machines.
 void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out);
 
-// Prints the settings with which the run is fastest on ranks of a GPU kind or a cluster file.
+// Prints the settings with which the run is fastest on the machines.
 void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out);
 
 }  // namespace flatshard

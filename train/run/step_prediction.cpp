@@ -2,8 +2,7 @@
 
 #include "runtime/log.h"
 #include "runtime/text.h"
-#include "train/measure/copy_rate.h"
-#include "train/simulate/machines_of_run.h"
+#include "train/run/measured_machines.h"
 
 namespace flatshard {
 namespace {
@@ -21,16 +20,10 @@ double least_seconds(const RunSetup& setup, int64_t steps, const FlopsPerToken& 
 
 StepPrediction::StepPrediction(const RunSetup& setup, World& world, const PredictedFrom& from) {
   if (least_seconds(setup, from.steps, from.flops, from.peak.measured) < kShortSeconds) return;
-  MeasuredRates rates{.products = from.peak.measured / world.size(),
-                      .exchanged = from.bandwidth.bytes_per_second};
-  const bool on_cpu = !setup.device.is_cuda();
-  if (on_cpu || setup.config.parallel.offload) rates.copies = copy_rate(world);
   // A prediction that fails is no reason to end a run.
   warn_on_error([&] {
-    if (on_cpu) rates.ops = time_ops(setup, rates.products);
-    if (world.rank() != 0) return;
-    machines_ = machines_of_run(setup, from.peak.gpu, rates);
-    if (machines_) seconds_ = simulate_step(setup, *machines_).seconds;
+    machines_ = measured_machines(setup, world, from.peak, from.bandwidth);
+    if (machines_ && world.rank() == 0) seconds_ = simulate_step(setup, *machines_).seconds;
   });
 }
 

@@ -30,7 +30,7 @@ struct CommandLine {
   std::vector<std::string> rest;  // arguments that are left over
   bool print_config = false, plan = false, search = false, overwrite = false, verbose = false;
   int ranks = 0;         // to plan for; 0: those of this job
-  std::string gpu;       // to plan for; "": none
+  std::string machines;  // to plan for; "": none
   std::string timeline;  // a folder; "": none
   Problems problems{};   // of the arguments
 
@@ -124,11 +124,11 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
   if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
   check(line.print_config + line.plan + line.search < 2,
         "--print-config, --plan and --search exclude each other");
-  check(!line.search || !line.gpu.empty(), "--search needs --for, a GPU or a cluster file");
+  check(!line.search || !line.machines.empty(), "--search needs --for: a GPU, a cluster file, or cpu");
   check(line.plans() || line.converts || line.ranks == 0,
         "--ranks has no effect without --plan, --search or --from: to train on ", line.ranks,
         " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
-  check(line.plans() || line.gpu.empty(), "--for has no effect without --plan or --search");
+  check(line.plans() || line.machines.empty(), "--for has no effect without --plan or --search");
 }
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
@@ -157,12 +157,11 @@ RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world
     print_config(loaded, world, streams.out);
     return 0;
   }
-  if (line.plan) {
-    print_plan(loaded, {.ranks = ranks, .gpu = line.gpu, .timeline = line.timeline}, world, streams.out);
-    return 0;
-  }
-  if (line.search) {
-    print_search(loaded, {.ranks = ranks, .gpu = line.gpu, .timeline = line.timeline}, world, streams.out);
+  if (line.plans()) {
+    const PlanFor wanted{
+        .ranks = ranks, .machines = line.machines, .timeline = line.timeline, .verbose = line.verbose};
+    line.plan ? print_plan(loaded, wanted, world, streams.out)
+              : print_search(loaded, wanted, world, streams.out);
     return 0;
   }
   const bool starts_again =
@@ -247,18 +246,19 @@ std::vector<Option> options_of(CommandLine& line) {
       {"--plan", &line.plan,
        "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU"},
       {"--search", &line.search,
-       "find the settings with which a step is fastest on --ranks GPUs of --for, print the ten best, and "
+       "find the settings with which a step is fastest on the machines of --for, print the ten best, and "
        "exit; needs no data and no GPU"},
       {"--verbose", &line.verbose,
        "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
-       "there is only one"},
+       "there is only one; with --search, all settings that were simulated"},
       {"--ranks",
        &line.ranks,
        "with --plan or --search: number of ranks to plan for, in this one process; with --from: number that "
        "will train",
        {.range = NumberRange{1, kMostPlannedRanks}}},
-      {"--for", &line.gpu,
-       "with --plan or --search: the machines, as a cluster file (a path that ends in .toml) or one of " +
+      {"--for", &line.machines,
+       "with --plan or --search: the machines, as a cluster file (a path that ends in .toml), as cpu for the "
+       "processors of the ranks that run this command, which are measured, or as one of " +
            gpu_model_names() +
            "; --plan then tells whether the run fits on them, what would make it fit, the simulated time of "
            "a "

@@ -8,6 +8,7 @@
 
 #include "runtime/check.h"
 #include "runtime/spelling.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/toml_limits.h"
 
@@ -190,7 +191,15 @@ Cluster cluster_named(const std::string& name) {
   return name.ends_with(".toml") ? read_cluster(name) : usual_cluster(gpu_model(name));
 }
 
+double matrix_rate(const Cluster& c, DType compute, bool tf32) {
+  return c.cpu ? c.cpu->products : published_matrix_rate(c.gpu, compute, tf32);
+}
+
 std::string describe_rates(const Cluster& c) {
+  if (c.cpu)
+    return str("measured now: for each rank ", std::round(c.cpu->products * 1e-9), " GFLOP/s of products, ",
+               fixed(c.gpu.memory_gbps, 1), " GB/s of copies, and the ops of a smaller model",
+               c.node_gpus > 1 ? str("; ", fixed(c.link_gbps, 1), " GB/s between ranks") : "");
   return str("not measured: published figures of ", c.gpu.name,
              c.source == c.gpu.name ? "" : " and those of " + c.source, ", assuming up to 76 % of ",
              c.gpu.matrix_tflops, " TFLOP/s, 85 % of ", c.gpu.memory_gbps, " GB/s of memory, ",

@@ -19,6 +19,7 @@ struct NetworkTier {
 
 // Measured rates of a rank that computes on the processors of its host.
 struct CpuRates {
+  double products = 0;           // floating-point operations per second of the largest ones
   double copies = 0;             // bytes per second, read and written
   double taken_by_exchange = 0;  // of the compute threads, while an exchange runs beside them
   std::vector<TimedOp> ops{};    // of a smaller model
@@ -27,7 +28,7 @@ struct CpuRates {
 struct Cluster {
   std::string source;  // a GPU kind, or the path of a cluster file
   GpuModel gpu{};
-  std::optional<CpuRates> cpu{};  // then there are no GPUs, and `gpu` has the memory rate only
+  std::optional<CpuRates> cpu{};  // then there are no GPUs, and `gpu` has the memory of a rank and its rate
   double power_watts = 0;         // that a GPU may take; 0: as published
   double price_per_hour = 0;      // of a GPU; 0: not known
 
@@ -59,6 +60,9 @@ Cluster usual_cluster(const GpuModel& gpu);
 Cluster read_cluster(const std::string& path);
 // `name` is a GPU kind, or the path of a file, which ends in ".toml".
 Cluster cluster_named(const std::string& name);
+
+// Floating-point operations per second of dense matrix products: published, or measured on CPUs.
+double matrix_rate(const Cluster& cluster, DType compute, bool tf32);
 
 // What the rates of the cluster come from, a line.
 std::string describe_rates(const Cluster& cluster);

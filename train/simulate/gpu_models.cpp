@@ -45,7 +45,8 @@ double published_matrix_rate(const GpuModel& gpu, DType compute, bool tf32) {
 const GpuModel& gpu_model(const std::string& name) {
   for (const GpuModel& model : kGpuModels)
     if (name == model.name) return model;
-  fail(str("--for ", name, ": no such GPU, must be one of ", gpu_model_names()));
+  fail(str("--for ", name, ": no such machine, must be one of ", gpu_model_names(),
+           ", cpu, or the path of a cluster file, which ends in .toml"));
 }
 
 std::string gpu_model_names() {

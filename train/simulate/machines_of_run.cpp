@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unistd.h>
 
+#include "runtime/host_memory.h"
 #include "runtime/parallel.h"
 #include "train/simulate/op_times.h"
 
@@ -39,7 +40,9 @@ double processors_of_rank(int ranks) {
 Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
   Cluster c{.source = "the CPU"};
   c.gpu.name = "cpu";
-  c.cpu = CpuRates{.copies = rates.copies,
+  c.gpu.memory_mib = (available_host_bytes() >> 20) / ranks;
+  c.cpu = CpuRates{.products = rates.products,
+                   .copies = rates.copies,
                    .taken_by_exchange = taken_by_exchange(thread_count(), processors_of_rank(ranks)),
                    .ops = rates.ops};
   c.gpu.memory_gbps = rates.copies * 1e-9;

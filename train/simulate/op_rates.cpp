@@ -17,9 +17,9 @@ namespace flatshard {
 namespace {
 
 // Few rows as well: chunks of the head and short micro-batches have rates of their own.
-constexpr int64_t kTokens[] = {256, 64};
+constexpr int64_t kTokens[] = {256, 128, 64};
 constexpr int64_t kMostVocab = 2048;
-constexpr int kRounds = 3;  // after one that does not count
+constexpr int kRounds = 5;  // after one that does not count
 // The widest model whose products take no longer in one round.
 constexpr int64_t kWidths[] = {512, 256, 128};
 constexpr double kSeconds = 0.1;
@@ -61,7 +61,7 @@ class SmallStep {
     fill();
   }
 
-  // Every op with its mean time.
+  // Every op with its median time, which another process that takes the processor does not change.
   std::vector<TimedOp> time() {
     StreamGroup streams(Device::cpu(), {.trace = &trace_});
     Stream& stream = streams.add("compute");
@@ -165,19 +165,21 @@ class SmallStep {
     std::vector<int> ops;
     for (const Recording::Item& item : recording_.items())
       if (item.kind == Recording::Kind::op) ops.push_back(item.index);
-    std::vector<double> seconds(recording_.ops().size());
-    std::vector<int> calls(recording_.ops().size());
+    std::vector<std::vector<double>> seconds(recording_.ops().size());
     size_t next = 0;
     trace_.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
       const auto op = static_cast<size_t>(ops[next++ % ops.size()]);
       check(recording_.ops()[op].name == name, "the recording of a step of one block has ",
             recording_.ops()[op].name, " where its trace has ", name);
-      seconds[op] += std::chrono::duration<double>(end - begin).count();
-      ++calls[op];
+      seconds[op].push_back(std::chrono::duration<double>(end - begin).count());
     });
     std::vector<TimedOp> timed;
-    for (size_t i = 0; i < seconds.size(); ++i)
-      if (calls[i] > 0) timed.push_back({recording_.ops()[i], seconds[i] / calls[i]});
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      if (seconds[i].empty()) continue;
+      const auto middle = seconds[i].begin() + static_cast<int64_t>(seconds[i].size() / 2);
+      std::nth_element(seconds[i].begin(), middle, seconds[i].end());
+      timed.push_back({recording_.ops()[i], *middle});
+    }
     return timed;
   }
 

@@ -35,7 +35,7 @@ Cluster a100() {
 // The same with so little memory that `bytes` of it are usable.
 Cluster a100_of(int64_t bytes) {
   Cluster cluster = a100();
-  const int64_t reserved = cluster.gpu.memory_bytes() - usable_bytes(cluster.gpu);
+  const int64_t reserved = cluster.gpu.memory_bytes() - usable_bytes(cluster);
   cluster.gpu.memory_mib = (bytes + reserved) >> 20;
   return cluster;
 }
@@ -166,4 +166,19 @@ TEST_CASE("--search asks for machines, and finds settings in a build with CUDA")
   }
   CHECK_MESSAGE(found.exit_code == 0, found.output);
   CHECK_MESSAGE(found.output.find("limited by") != std::string::npos, found.output);
+}
+
+TEST_CASE("a search for the processors of its ranks measures them, and can print all that it simulated") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("search_cpu");
+  const test::Finished found = workshop.train(2, "--search --for cpu --verbose");
+  CHECK_MESSAGE(found.exit_code == 0, found.output);
+  CHECK(
+      test::missing_from(found.output, {"for 2 ranks of the CPU", "tok/s/rank", "measured now: for each rank",
+                                        "the fastest first:", "ms  the config as it is"}) == "");
+  const test::Finished planned = workshop.train(1, "--plan --for cpu");
+  CHECK_MESSAGE(planned.exit_code == 0, planned.output);
+  CHECK(test::missing_from(planned.output, {"are free for a rank now", "of the measured peak"}) == "");
+  const test::Finished refused = workshop.train(1, "--search --for cpu --ranks 2");
+  CHECK_MESSAGE(refused.output.find("leave out --ranks") != std::string::npos, refused.output);
 }
