@@ -124,7 +124,7 @@ def lines_of(path):
 
 
 class Run:
-    """A run that can be stopped and continued; it makes its first step in start()."""
+    """A run that can be paused and continued; it has made its first step when it is constructed."""
 
     def __init__(self, o, ranks, model, options):
         self.folder = tempfile.TemporaryDirectory()

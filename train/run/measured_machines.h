@@ -11,7 +11,7 @@
 
 namespace flatshard {
 
-// Measures what is not known already: on a CPU about half a second of ops, on a GPU copies in the memory of
+// Measures what is not known already: on a CPU ops, in about a second; on a GPU copies in the memory of
 // the host where a run uses it. Collective. Nothing on a GPU whose published figures are not known, and on
 // the CPU for a model that reads images.
 std::optional<Cluster> measured_machines(const RunSetup& setup, World& world, const MatrixPeak& peak,

@@ -1,6 +1,6 @@
 #pragma once
 // Rates of the ops of a run on the CPU, measured on a smaller model of the same kind: one block between an
-// embedding and a head, with a few hundred tokens and with few, and the update of its weights. The simulator
+// embedding and a head, with 64 to 256 tokens, and the update of its weights. The simulator
 // scales them to the shapes of the run.
 
 #include <vector>
@@ -15,7 +15,7 @@ struct TimedOp {
   double seconds = 0;
 };
 
-// Takes about half a second, in which all ranks measure. `products` is the rate of matrix products of a rank.
+// Takes about a second, in which all ranks measure. `products` is the rate of matrix products of a rank.
 // Empty for models that read images.
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products);
 
