@@ -175,7 +175,7 @@ TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of
   const std::string ended = run(in,
                                 "mkfifo input && { @generate model --device cpu --chat --chat-template "
                                 "chatml <input >output & } && "
-                                "exec 3>input && until grep -q '>' output; do sleep 0.02; done && "
+                                "exec 3>input && until grep -qs '>' output; do sleep 0.02; done && "
                                 "while kill -INT $! 2>/dev/null; do sleep 0.05; done; wait $! && cat output")
                                 .output;
   CHECK(ended == "> \n");
