@@ -1,5 +1,5 @@
-// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete: asleep
-// until the other ranks have made it, then in MPI.
+// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete, asleep:
+// the calls of MPI that block poll, and so take processor time from the threads that compute.
 
 #include <climits>
 #include <mpi.h>
@@ -20,6 +20,14 @@ void mpi_check(int status, const Collective& call) {
   int length = 0;
   MPI_Error_string(status, text, &length);
   fail(str(describe(call), ": ", std::string(text, static_cast<size_t>(length))));
+}
+
+// Makes a call that returns at once with a request, and sleeps until it is complete.
+template <class Start>
+void run_asleep(const Collective& call, const Start& start) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi_check(start(&request), call);
+  complete(request);
 }
 
 // MPI counts are int, so large messages use elements of a larger type.
@@ -59,13 +67,13 @@ class MpiCommunicator : public Communicator {
     }
     stream.run(span_name(stream, call), [this, call, parts] {
       const InFlight flight(watchdog_, call);
-      meet(comm_);
       for (const auto& [full, shard] : parts) {
         const Elements elements(shard.bytes());
         const bool in_place = shard.data == part_of(full, rank(), size()).data;
-        mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
-                                full.data, elements.count(), elements.type(), comm_),
-                  call);
+        run_asleep(call, [&](MPI_Request* request) {
+          return MPI_Iallgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
+                                full.data, elements.count(), elements.type(), comm_, request);
+        });
       }
     });
   }
@@ -77,11 +85,11 @@ class MpiCommunicator : public Communicator {
     const int64_t part = part_of(sent, 0, size()).bytes();
     stream.run(span_name(stream, call), [this, call, received, sent, part] {
       const InFlight flight(watchdog_, call);
-      meet(comm_);
       const Elements elements(part);
-      mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
-                             elements.type(), comm_),
-                call);
+      run_asleep(call, [&](MPI_Request* request) {
+        return MPI_Ialltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
+                             elements.type(), comm_, request);
+      });
     });
   }
 
@@ -93,10 +101,10 @@ class MpiCommunicator : public Communicator {
     check_host(shard);
     stream.run(span_name(stream, call), [this, call, shard, full] {
       const InFlight flight(watchdog_, call);
-      meet(comm_);
-      mpi_check(MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
-                                         MPI_SUM, comm_),
-                call);
+      run_asleep(call, [&](MPI_Request* request) {
+        return MPI_Ireduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
+                                         MPI_SUM, comm_, request);
+      });
     });
   }
 
@@ -104,21 +112,21 @@ class MpiCommunicator : public Communicator {
     check_host(t);
     stream.run(span_name(stream, call), [this, call, t, root] {
       const InFlight flight(watchdog_, call);
-      meet(comm_);
       const Elements elements(t.bytes());
-      mpi_check(MPI_Bcast(t.data, elements.count(), elements.type(), root, comm_), call);
+      run_asleep(call, [&](MPI_Request* request) {
+        return MPI_Ibcast(t.data, elements.count(), elements.type(), root, comm_, request);
+      });
     });
   }
 
-  // Both sleep until the message has been transferred.
   void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override {
     check_host(t);
     stream.run(span_name(stream, call), [this, call, t, to] {
       const InFlight flight(watchdog_, call);
       const Elements elements(t.bytes());
-      MPI_Request request = MPI_REQUEST_NULL;
-      mpi_check(MPI_Isend(t.data, elements.count(), elements.type(), to, kTag, comm_, &request), call);
-      complete(request);
+      run_asleep(call, [&](MPI_Request* request) {
+        return MPI_Isend(t.data, elements.count(), elements.type(), to, kTag, comm_, request);
+      });
     });
   }
 
@@ -127,9 +135,9 @@ class MpiCommunicator : public Communicator {
     stream.run(span_name(stream, call), [this, call, t, from] {
       const InFlight flight(watchdog_, call);
       const Elements elements(t.bytes());
-      MPI_Request request = MPI_REQUEST_NULL;
-      mpi_check(MPI_Irecv(t.data, elements.count(), elements.type(), from, kTag, comm_, &request), call);
-      complete(request);
+      run_asleep(call, [&](MPI_Request* request) {
+        return MPI_Irecv(t.data, elements.count(), elements.type(), from, kTag, comm_, request);
+      });
     });
   }
 
