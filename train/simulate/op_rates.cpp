@@ -17,12 +17,12 @@ namespace flatshard {
 namespace {
 
 // Few rows as well: chunks of the head and short micro-batches have rates of their own.
-constexpr int64_t kTokens[] = {256, 128, 64};
+constexpr int64_t kTokens[] = {512, 128, 64};
 constexpr int64_t kMostVocab = 2048;
 constexpr int kRounds = 5;  // after one that does not count
 // The widest model whose products take no longer in one round.
 constexpr int64_t kWidths[] = {512, 256, 128};
-constexpr double kSeconds = 0.1;
+constexpr double kSeconds = 0.2;
 
 int64_t width_for(double products) {
   for (const int64_t width : kWidths) {
@@ -169,7 +169,7 @@ class SmallStep {
     size_t next = 0;
     trace_.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
       const auto op = static_cast<size_t>(ops[next++ % ops.size()]);
-      check(recording_.ops()[op].name == name, "the recording of a step of one block has ",
+      check(recording_.ops()[op].name == name, "the recording of a step of the small model has ",
             recording_.ops()[op].name, " where its trace has ", name);
       seconds[op].push_back(std::chrono::duration<double>(end - begin).count());
     });
@@ -200,7 +200,7 @@ class SmallStep {
 
 ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
   ModelConfig small = model;
-  small.layers = 1;
+  small.layers = std::min<int64_t>(model.layers, 2);
   small.full_attention_blocks.clear();
   small.no_rope_blocks.clear();
   small.adapters.clear();

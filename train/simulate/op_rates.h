@@ -1,7 +1,7 @@
 #pragma once
-// Rates of the ops of a run on the CPU, measured on a smaller model of the same kind: one block between an
-// embedding and a head, with 64 to 256 tokens, and the update of its weights. The simulator
-// scales them to the shapes of the run.
+// Rates of the ops of a run on the CPU, measured on a smaller model of the same kind: two blocks between an
+// embedding and a head, with 64 to 512 tokens, and the update of their weights. The simulator scales
+// them to the shapes of the run.
 
 #include <vector>
 
