@@ -12,7 +12,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kGatheredFloats = 1 << 20;  // per rank
+constexpr int64_t kFloats = 1 << 20;  // per rank
 constexpr int kRounds = 6;
 
 // The time that the slowest rank takes for `call` on a buffer of floats, in the best of a few rounds. The
@@ -47,12 +47,9 @@ double best_seconds(World& world, const RunSetup& setup, int64_t floats_per_rank
   return best;
 }
 
-double measured_rate(World& world, const RunSetup& setup) {
-  const double seconds = best_seconds(
-      world, setup, kGatheredFloats, [&](Communicator& comm, Stream& on, const Tensor& full, const Tensor&) {
-        comm.all_gather(on, full, part_of(full, world.rank(), world.size()), "bandwidth");
-      });
-  return static_cast<double>(kGatheredFloats * (world.size() - 1) * size_of(DType::f32)) / seconds;
+double rate_of(const Call& call, const RunSetup& setup, World& world) {
+  const double seconds = best_seconds(world, setup, kFloats, call);
+  return static_cast<double>(kFloats * (world.size() - 1) * size_of(DType::f32)) / seconds;
 }
 
 }  // namespace
@@ -60,7 +57,17 @@ double measured_rate(World& world, const RunSetup& setup) {
 Bandwidth bandwidth_of(const RunSetup& setup, World& world) {
   const double stated = setup.config.parallel.bandwidth_gbps * 1e9;
   if (stated > 0 || world.size() == 1) return {.bytes_per_second = stated};
-  return {.bytes_per_second = measured_rate(world, setup), .measured = true};
+  const auto gather = [&](Communicator& comm, Stream& on, const Tensor& full, const Tensor&) {
+    comm.all_gather(on, full, part_of(full, world.rank(), world.size()), "bandwidth");
+  };
+  return {.bytes_per_second = rate_of(gather, setup, world), .measured = true};
+}
+
+double reduce_rate(const RunSetup& setup, World& world) {
+  const auto reduce = [](Communicator& comm, Stream& on, const Tensor& full, const Tensor& part) {
+    comm.reduce_scatter(on, part, full, "bandwidth");
+  };
+  return rate_of(reduce, setup, world);
 }
 
 double all_reduce_seconds(const RunSetup& setup, World& world, int64_t bytes) {

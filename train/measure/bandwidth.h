@@ -16,6 +16,9 @@ struct Bandwidth {
 // second. Collective: all ranks call it.
 Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
+// The bytes per second that each rank receives in a reduce-scatter of the communication library. Collective.
+double reduce_rate(const RunSetup& setup, World& world);
+
 // The time of an all-reduce of about so many bytes, at least one float for each rank, as a reduce-scatter and
 // an all-gather. Collective.
 double all_reduce_seconds(const RunSetup& setup, World& world, int64_t bytes);

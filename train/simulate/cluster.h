@@ -21,6 +21,7 @@ struct NetworkTier {
 struct CpuRates {
   double products = 0;           // floating-point operations per second of the largest ones
   double copies = 0;             // bytes per second, read and written
+  double reduces = 0;            // bytes per second that it receives in a reduce-scatter; 0: as in others
   double taken_by_exchange = 0;  // of the compute threads, while an exchange runs beside them
   std::vector<TimedOp> ops{};    // of a smaller model
 };

@@ -52,11 +52,14 @@ ExchangeTime all_to_all(const Cluster& c, double bytes, const Members& members) 
   return {.seconds = seconds, .on_network = outside > 0, .bus_gbps = (inside + outside) / seconds * 1e-9};
 }
 
+ExchangeTime at_rate(const Cluster& c, double received, bool outside, double rate) {
+  const double seconds = 1e-6 * (outside ? c.network_step_us : c.link_step_us) + received / rate;
+  return {.seconds = seconds, .on_network = outside, .bus_gbps = received / seconds * 1e-9};
+}
+
 ExchangeTime message(const Cluster& c, double bytes, const Members& members) {
   const bool outside = members.on_node == 1;
-  const double rate = outside ? network_rate(c, members) : link_rate(c);
-  const double seconds = 1e-6 * (outside ? c.network_step_us : c.link_step_us) + bytes / rate;
-  return {.seconds = seconds, .on_network = outside, .bus_gbps = bytes / seconds * 1e-9};
+  return at_rate(c, bytes, outside, outside ? network_rate(c, members) : link_rate(c));
 }
 
 Members members_among(const std::vector<int>& hosts) {
@@ -100,6 +103,9 @@ Members members_of(const RunSetup& setup, int rank, const ExchangeCall& call) {
 
 ExchangeTime exchange_time(const Cluster& cluster, std::string_view verb, double bytes,
                            const Members& members) {
+  if (verb == "reduce_scatter" && cluster.cpu && cluster.cpu->reduces > 0)
+    return at_rate(cluster, bytes * (members.ranks - 1) / members.ranks, members.nodes() > 1,
+                   cluster.cpu->reduces);
   if (verb == "all_gather" || verb == "reduce_scatter" || verb == "broadcast")
     return ring(cluster, bytes, members);
   if (verb == "all_to_all") return all_to_all(cluster, bytes, members);

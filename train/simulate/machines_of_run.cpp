@@ -43,6 +43,7 @@ Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
   c.gpu.memory_mib = (available_host_bytes() >> 20) / ranks;
   c.cpu = CpuRates{.products = rates.products,
                    .copies = rates.copies,
+                   .reduces = rates.reduced,
                    .taken_by_exchange = taken_by_exchange(thread_count(), processors_of_rank(ranks)),
                    .ops = rates.ops};
   c.gpu.memory_gbps = rates.copies * 1e-9;

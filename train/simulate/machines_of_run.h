@@ -16,6 +16,7 @@ struct MeasuredRates {
   double copies = 0;           // bytes per second that a rank reads and writes in the memory of its host
   std::vector<TimedOp> ops{};  // the same, of a smaller model
   double exchanged = 0;        // bytes per second that a rank receives; 0: there is one rank
+  double reduced = 0;          // the same of a reduce-scatter; 0: it is not slower
 };
 
 // Nothing on GPUs that are not known, nor on CPUs without times of ops. `gpu` is their name as CUDA reports

@@ -45,6 +45,15 @@ TEST_CASE("an all-to-all over nodes sends what leaves a node through one card fo
         doctest::Approx(bytes * 24 / 32 / (48.5e9 * 0.9)).epsilon(0.02));
 }
 
+TEST_CASE("between processors, a reduce-scatter takes its own measured rate") {
+  Cluster c = h100();
+  c.cpu = CpuRates{.reduces = 2e9};
+  const Members members{.ranks = 4, .on_node = 4};
+  CHECK(seconds("reduce_scatter", 64 * kMiB, members, c) ==
+        doctest::Approx(1e-6 * c.link_step_us + 64 * kMiB * 3 / 4 / 2e9).epsilon(1e-6));
+  CHECK(seconds("all_gather", 64 * kMiB, members, c) == seconds("all_gather", 64 * kMiB, members));
+}
+
 TEST_CASE("exchanges take longer with less bandwidth and more oversubscription") {
   const Members wide{.ranks = 64, .on_node = 8, .reach = 8};
   for (const char* verb : {"all_gather", "all_to_all", "reduce_scatter"}) {
