@@ -17,7 +17,7 @@ namespace flatshard {
 namespace {
 
 // Few rows as well: chunks of the head and short micro-batches have rates of their own.
-constexpr int64_t kTokens[] = {512, 128, 64};
+constexpr int64_t kTokens[] = {512, 256, 128, 64};
 constexpr int64_t kMostVocab = 2048;
 constexpr int kRounds = 5;  // after one that does not count
 // The widest model whose products take no longer in one round.
@@ -59,17 +59,35 @@ class SmallStep {
     model_ = Model(config, memory_);
     allocate();
     fill();
+    trace_.set_recording(false);
+    run(stream_);
+    trace_.set_recording(true);
   }
 
-  // Every op with its median time, which another process that takes the processor does not change.
-  std::vector<TimedOp> time() {
-    StreamGroup streams(Device::cpu(), {.trace = &trace_});
-    Stream& stream = streams.add("compute");
-    trace_.set_recording(false);
-    run(stream);
-    trace_.set_recording(true);
-    for (int round = 0; round < kRounds; ++round) run(stream);
-    return of_spans();
+  void time_round() { run(stream_); }
+
+  // Every op with its median time, which another process that takes the processor does not change. The spans
+  // of an op in all rounds have the order of the recording.
+  std::vector<TimedOp> timed() const {
+    std::vector<int> ops;
+    for (const Recording::Item& item : recording_.items())
+      if (item.kind == Recording::Kind::op) ops.push_back(item.index);
+    std::vector<std::vector<double>> seconds(recording_.ops().size());
+    size_t next = 0;
+    trace_.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
+      const auto op = static_cast<size_t>(ops[next++ % ops.size()]);
+      check(recording_.ops()[op].name == name, "the recording of a step of the small model has ",
+            recording_.ops()[op].name, " where its trace has ", name);
+      seconds[op].push_back(std::chrono::duration<double>(end - begin).count());
+    });
+    std::vector<TimedOp> timed;
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      if (seconds[i].empty()) continue;
+      const auto middle = seconds[i].begin() + static_cast<int64_t>(seconds[i].size() / 2);
+      std::nth_element(seconds[i].begin(), middle, seconds[i].end());
+      timed.push_back({recording_.ops()[i], *middle});
+    }
+    return timed;
   }
 
  private:
@@ -160,35 +178,14 @@ class SmallStep {
                    .step = 1});
   }
 
-  // The spans of an op in all rounds have the order of the recording.
-  std::vector<TimedOp> of_spans() const {
-    std::vector<int> ops;
-    for (const Recording::Item& item : recording_.items())
-      if (item.kind == Recording::Kind::op) ops.push_back(item.index);
-    std::vector<std::vector<double>> seconds(recording_.ops().size());
-    size_t next = 0;
-    trace_.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
-      const auto op = static_cast<size_t>(ops[next++ % ops.size()]);
-      check(recording_.ops()[op].name == name, "the recording of a step of the small model has ",
-            recording_.ops()[op].name, " where its trace has ", name);
-      seconds[op].push_back(std::chrono::duration<double>(end - begin).count());
-    });
-    std::vector<TimedOp> timed;
-    for (size_t i = 0; i < seconds.size(); ++i) {
-      if (seconds[i].empty()) continue;
-      const auto middle = seconds[i].begin() + static_cast<int64_t>(seconds[i].size() / 2);
-      std::nth_element(seconds[i].begin(), middle, seconds[i].end());
-      timed.push_back({recording_.ops()[i], *middle});
-    }
-    return timed;
-  }
-
   DType compute_;
   int64_t token_count_;
   Arena memory_{"small model", Device::cpu()}, saved_{"small activations", Device::cpu()},
       scratch_{"small scratch", Device::cpu()};
   Recording recording_;
   Trace trace_;
+  StreamGroup streams_{Device::cpu(), {.trace = &trace_}};
+  Stream& stream_ = streams_.add("compute");
   Model model_;
   Tensor tokens_, positions_, boundaries_, targets_, target_weights_, losses_, dx_;
   Tensor masters_, first_moments_, second_moments_, gradient_, copy_, clip_, squares_;
@@ -221,13 +218,19 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products) {
   if (setup.model.vision) return {};
   ModelConfig model = smaller_model(setup.model, width_for(products));
-  std::vector<TimedOp> timed;
+  std::deque<SmallStep> steps;
   for (const int64_t tokens : kTokens) {
     // A power of two, so that whole sequences fill the tokens.
     model.context = tokens;
     while (model.context > setup.seq_len()) model.context /= 2;
-    for (const TimedOp& op : SmallStep(model, setup.compute, tokens).time()) timed.push_back(op);
+    steps.emplace_back(model, setup.compute, tokens);
   }
+  // In turn, so that a machine whose speed changes slows all alike.
+  for (int round = 0; round < kRounds; ++round)
+    for (SmallStep& step : steps) step.time_round();
+  std::vector<TimedOp> timed;
+  for (const SmallStep& step : steps)
+    for (const TimedOp& op : step.timed()) timed.push_back(op);
   return timed;
 }
 
