@@ -11,6 +11,7 @@
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "train/plan/step_estimate.h"
+#include "train/simulate/op_table.h"
 #include "train/simulate/step_rows.h"
 
 namespace flatshard {
@@ -182,7 +183,7 @@ class Search {
     const double again = setup.config.train.recompute == Recompute::full ? plan.flops.forward : 0;
     return tokens * (plan.flops.causal + again) /
            (ranks_ * matrix_rate(cluster_, setup.compute, setup.config.precision.tf32) *
-            (cluster_.cpu ? 1 : most_of_matrix_peak()));
+            (cluster_.cpu ? 1 : most_of_matrix_peak() / least_product_factor(cluster_.measured_ops)));
   }
 
   double seconds_to_beat() const {

@@ -1,6 +1,7 @@
 #include "train/simulate/cluster.h"
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 
@@ -11,6 +12,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/toml_limits.h"
+#include "train/simulate/op_table.h"
 
 namespace flatshard {
 namespace {
@@ -59,6 +61,12 @@ class ClusterFile {
       cluster_.link_step_us = cluster_.nvlink ? kRingStepNvlinkUs : kRingStepPcieUs;
     }
     read_section(root, "");
+    if (const toml::node* const ops = root.at_path("gpu.ops").node()) {
+      const auto name = ops->value_exact<std::string>();
+      check(name.has_value(), where(*ops), "gpu.ops must be a path, of a file of bench --device cuda --json");
+      cluster_.op_table = (std::filesystem::path(path_).parent_path() / *name).string();
+      cluster_.measured_ops = read_op_table(cluster_.op_table, cluster_);
+    }
   }
 
  private:
@@ -72,7 +80,7 @@ class ClusterFile {
   void read_section(const toml::table& table, const std::string& prefix) {
     for (const auto& [name, node] : table) {
       const std::string key = prefix + std::string(name.str());
-      if (key == "gpu.kind" || key == "node.link.kind") continue;
+      if (key == "gpu.kind" || key == "gpu.ops" || key == "node.link.kind") continue;
       if (key == "network.tiers")
         read_tiers(node);
       else if (node.is_table())
@@ -104,7 +112,7 @@ class ClusterFile {
     };
     const auto found = keys.find(key);
     if (found == keys.end()) {
-      std::vector<std::string> names;
+      std::vector<std::string> names{"gpu.kind", "gpu.ops", "node.link.kind", "network.tiers"};
       for (const auto& [known, unused] : keys) names.push_back(known);
       const std::string meant = similar_word(key, names);
       fail(str(where(node), key, ": unknown key", meant.empty() ? "" : str("; did you mean ", meant, '?')));
@@ -200,7 +208,9 @@ std::string describe_rates(const Cluster& c) {
     return str("measured now: for each rank ", std::round(c.cpu->products * 1e-9), " GFLOP/s of products, ",
                fixed(c.gpu.memory_gbps, 1), " GB/s of copies, and the ops of a smaller model",
                c.node_gpus > 1 ? str("; ", fixed(c.link_gbps, 1), " GB/s between ranks") : "");
-  return str("not measured: published figures of ", c.gpu.name,
+  const std::string ops =
+      c.op_table.empty() ? "" : str("ops measured in ", c.op_table, "; what they do not tell is ");
+  return str(ops, "not measured: published figures of ", c.gpu.name,
              c.source == c.gpu.name ? "" : " and those of " + c.source, ", assuming up to 76 % of ",
              c.gpu.matrix_tflops, " TFLOP/s, 85 % of ", c.gpu.memory_gbps, " GB/s of memory, ",
              std::round(100 * c.link_efficiency), " % of ", c.link_gbps, " GB/s between GPUs of a node of ",

@@ -26,12 +26,21 @@ struct CpuRates {
   std::vector<TimedOp> ops{};    // of a smaller model
 };
 
+// A timed call of an op on a GPU.
+struct MeasuredOp {
+  std::string op, dtype;
+  double work = 0, intensity = 0;  // as measured_factor() compares them
+  double factor = 1;               // its time, relative to that by published figures
+};
+
 struct Cluster {
   std::string source;  // a GPU kind, or the path of a cluster file
   GpuModel gpu{};
   std::optional<CpuRates> cpu{};  // then there are no GPUs, and `gpu` has the memory of a rank and its rate
-  double power_watts = 0;         // that a GPU may take; 0: as published
-  double price_per_hour = 0;      // of a GPU; 0: not known
+  std::string op_table{};         // the file of measured ops, or ""
+  std::vector<MeasuredOp> measured_ops{};
+  double power_watts = 0;     // that a GPU may take; 0: as published
+  double price_per_hour = 0;  // of a GPU; 0: not known
 
   // The links of a GPU inside a node: GB/s in one direction, the share of it that a ring reaches, and the
   // time of a step of a ring.

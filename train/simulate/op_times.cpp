@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "train/simulate/cpu_op_times.h"
+#include "train/simulate/op_table.h"
 
 namespace flatshard {
 namespace {
@@ -63,6 +64,33 @@ double matrix_rate(const Cluster& c, const OpCall& op) {
   return peak * std::cbrt(power);
 }
 
+OpTime published_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile) {
+  const double memory_rate = cluster.gpu.memory_gbps * 1e9;
+  if (op.path != OpCall::Path::none) {
+    const double rate = cluster.host_gbps * 1e9;
+    return {.seconds = op.bytes / rate + kStartSeconds, .memory = rate / memory_rate};
+  }
+  double seconds = kStartSeconds + profile.seconds_per_op;
+  double memory_seconds = op.bytes / (memory_rate * share_of_memory(op));
+  if (op.name == "gemm" || op.name == "four_bit_product") {
+    const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
+    const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);
+    seconds += std::max(products, memory_seconds);
+    return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
+  }
+  if (op.name.starts_with("attention")) {
+    const double flops = attention_flops(op, seq_len);
+    const double rate = matrix_rate(cluster, op) * attention_share(cluster.gpu, op) * profile.attention;
+    seconds += std::max(flops / rate, memory_seconds);
+    return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
+  }
+  memory_seconds *= profile.other_bytes;
+  seconds += memory_seconds;
+  return {.seconds = seconds,
+          .processors = kProcessorsOfMemoryOps,
+          .memory = std::min(1.0, memory_seconds / seconds)};
+}
+
 }  // namespace
 
 double attention_flops(const OpCall& op, int64_t seq_len) {
@@ -97,30 +125,12 @@ double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, 
 
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile) {
   if (cluster.cpu) return cpu_op_time(*cluster.cpu, op, seq_len);
-  const double memory_rate = cluster.gpu.memory_gbps * 1e9;
-  if (op.path != OpCall::Path::none) {
-    const double rate = cluster.host_gbps * 1e9;
-    return {.seconds = op.bytes / rate + kStartSeconds, .memory = rate / memory_rate};
-  }
-  double seconds = kStartSeconds + profile.seconds_per_op;
-  double memory_seconds = op.bytes / (memory_rate * share_of_memory(op));
-  if (op.name == "gemm" || op.name == "four_bit_product") {
-    const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
-    const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);
-    seconds += std::max(products, memory_seconds);
-    return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
-  }
-  if (op.name.starts_with("attention")) {
-    const double flops = attention_flops(op, seq_len);
-    const double rate = matrix_rate(cluster, op) * attention_share(cluster.gpu, op) * profile.attention;
-    seconds += std::max(flops / rate, memory_seconds);
-    return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
-  }
-  memory_seconds *= profile.other_bytes;
-  seconds += memory_seconds;
-  return {.seconds = seconds,
-          .processors = kProcessorsOfMemoryOps,
-          .memory = std::min(1.0, memory_seconds / seconds)};
+  OpTime time = published_time(cluster, op, seq_len, profile);
+  if (op.path != OpCall::Path::none) return time;
+  const double factor = measured_factor(cluster.measured_ops, op, seq_len);
+  time.seconds *= factor;
+  time.memory = std::min(1.0, time.memory / factor);
+  return time;
 }
 
 }  // namespace flatshard

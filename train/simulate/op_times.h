@@ -22,8 +22,8 @@ struct OpProfile {
   double seconds_per_op = 0;  // beyond the launch
 };
 
-// What an op takes on a GPU of a cluster, from published figures. `seq_len` replaces the documents of one
-// token with which a plan counts memory.
+// What an op takes on a GPU of a cluster, from published figures and measured ops. `seq_len` replaces the
+// documents of one token with which a plan counts memory.
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile = {});
 
 // The work of an attention op on sequences of this length.

@@ -1,0 +1,112 @@
+#include "train/simulate/op_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "hub/json_reader.h"
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+#include "train/simulate/op_times.h"
+
+namespace flatshard {
+namespace {
+
+// How far apart costs are whose factors count half: a factor of 1.3.
+constexpr double kNear = 0.07;
+
+bool is_product(std::string_view op) { return op == "gemm" || op == "four_bit_product"; }
+bool is_attention(std::string_view op) { return op.starts_with("attention"); }
+
+// What tells calls of an op apart: its work, and how much of it there is for a byte. For attention that is
+// the length of the sequences.
+struct Cost {
+  double work, intensity;
+};
+Cost cost_of(const OpCall& op, int64_t seq_len) {
+  if (!is_product(op.name) && !is_attention(op.name)) return {op.bytes, 1};
+  const double flops = is_attention(op.name) ? attention_flops(op, seq_len) : op.flops;
+  return {flops, flops / op.bytes};
+}
+
+// The whole numbers of a printed shape, such as "256 x 3072 x 768 b^T bias".
+std::vector<int64_t> numbers_in(const std::string& shape) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] < '0' || shape[i] > '9') continue;
+    size_t length = 0;
+    numbers.push_back(std::stoll(shape.substr(i, 18), &length));
+    i += length;
+  }
+  return numbers;
+}
+
+// The shape of an op that the times of op_time() depend on; false if the text is another.
+bool parse_shape(const std::string& shape, OpCall& op) {
+  const std::vector<int64_t> numbers = numbers_in(shape);
+  const auto says = [&](const char* word) { return shape.find(word) != std::string::npos; };
+  if (is_product(op.name)) {
+    if (numbers.size() < 3) return false;
+    op.shape = {numbers[0], numbers[1], numbers[2],
+                (says("a^T") ? 1 : 0) + (says("^T") && !says("a^T") ? 2 : 0)};
+  } else if (is_attention(op.name)) {
+    // Sequences * tokens x heads / heads of keys x extent of a head.
+    const size_t first = says("*") ? 1 : 0;
+    if (numbers.size() < first + 4) return false;
+    op.shape[4] = numbers[first + 3];
+    op.shape[0] = first > 0 ? numbers[0] * numbers[1] : numbers[0];
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cluster) {
+  constexpr int64_t kMostBytes = 16 << 20;
+  const nlohmann::json json = nlohmann::json::parse(read_whole_file(path, kMostBytes), nullptr, false);
+  constexpr const char* kWanted = " is not a file of bench --device cuda --json: ";
+  check(!json.is_discarded() && json.is_object(), path, kWanted, "it is not a JSON object");
+  check(json.contains("cases") && json["cases"].is_array(), path, kWanted, "it has no list \"cases\"");
+  std::vector<MeasuredOp> measured;
+  for (const nlohmann::json& item : json["cases"]) {
+    check(item.is_object(), path, kWanted, "a case is not an object");
+    const JsonReader reader(path, item);
+    if (!reader.has("seconds")) continue;  // skipped, or wrong
+    MeasuredOp found{.op = reader.text("op", ""), .dtype = reader.text("dtype", "")};
+    OpCall call{.name = found.op, .flops = item.value("flops", 0.0), .bytes = reader.positive("bytes")};
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      if (found.dtype == str(dtype)) call.dtype = dtype;
+    if (!parse_shape(reader.text("shape", ""), call)) continue;
+    const Cost cost = cost_of(call, 0);
+    check(cost.work > 0 && std::isfinite(cost.work), path, kWanted, "a case of ", found.op, " does nothing");
+    found.work = cost.work;
+    found.intensity = cost.intensity;
+    found.factor = reader.object("seconds").positive("median") / op_time(cluster, call, 0).seconds;
+    measured.push_back(std::move(found));
+  }
+  check(!measured.empty(), path, kWanted, "none of its cases has a time");
+  return measured;
+}
+
+double measured_factor(const std::vector<MeasuredOp>& measured, const OpCall& op, int64_t seq_len) {
+  const Cost cost = cost_of(op, seq_len);
+  double sum = 0, weights = 0;
+  for (const MeasuredOp& m : measured) {
+    if (m.op != op.name || m.dtype != str(op.dtype)) continue;
+    const double far = std::log(cost.work / m.work), other = std::log(cost.intensity / m.intensity);
+    const double weight = 1 / (kNear + far * far + other * other);
+    sum += weight * std::log(m.factor);
+    weights += weight;
+  }
+  return weights > 0 && std::isfinite(sum) ? std::exp(sum / weights) : 1;
+}
+
+double least_product_factor(const std::vector<MeasuredOp>& measured) {
+  double least = 1;
+  for (const MeasuredOp& m : measured)
+    if (is_product(m.op)) least = std::min(least, m.factor);
+  return least;
+}
+
+}  // namespace flatshard
