@@ -2,14 +2,14 @@
 """Compares the predicted with the measured step time of 12 settings, as a table in Markdown.
 
     bench/predicted_steps.py data/tiny.tok --ranks 1 2 4 --rounds 3
-    bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 2 --turns 5 --seconds 1 --choices 30
+    bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 2 --turns 14 --seconds 0 --choices 30 --searches 10
     bench/predicted_steps.py data/tiny.tok --device cuda --ranks 1 --rounds 1 --seconds 2
 
 Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
 runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
 
-With --choices, instead whether a search ranks its settings as they are; with several rounds also whether the
-measurements of two rounds rank them alike, which bounds what a prediction can reach.
+With --choices, instead whether searches rank their settings as they are, each with rates that it measures anew; with
+several rounds also whether the measurements of two rounds rank them alike, which bounds what a prediction can reach.
 """
 import argparse
 import json
@@ -70,7 +70,7 @@ GPU_SEARCHED = (LLAMA.format(8, 1024, 8, 8, 2816), "seq=1024 batch=16")
 
 
 def search(o, ranks):
-    """Random settings of one search, its best among them: model and options by name, and the predicted seconds."""
+    """The model, the options of a search, and the seconds that it predicts for each of its settings, the fastest first."""
     model, options = SEARCHED if o.device == "cpu" else GPU_SEARCHED
     with tempfile.TemporaryDirectory() as name:
         command, environment = command_of(o, ranks if o.device == "cpu" else 1, model, options, pathlib.Path(name))
@@ -80,12 +80,24 @@ def search(o, ranks):
         found = subprocess.run(command, env=environment, capture_output=True, text=True)
         if found.returncode != 0:
             sys.exit(found.stderr)
-    lines = found.stdout.split("the fastest first:\n")[1].splitlines()
-    settings = [line.split(" ms  ") for line in lines]
-    drawn = settings[:1] + random.Random(o.seed).sample(settings[1:], o.choices - 1)
-    return ({arguments: (model, " ".join([options, *(word[2:] for word in arguments.split() if word.startswith("--"))]))
-             for _, arguments in drawn},
-            {arguments: float(milliseconds) / 1000 for milliseconds, arguments in drawn})
+    lines = [line.split(" ms  ") for line in found.stdout.split("the fastest first:\n")[1].splitlines()]
+    return model, options, {arguments: float(milliseconds) / 1000 for milliseconds, arguments in lines}
+
+
+def longest_of(searches):
+    """A search does not simulate what cannot be among its ten best, so some rank fewer settings than others."""
+    return max(searches, key=lambda found: len(found[2]))
+
+
+def settings_of(o, searches):
+    """The best setting of each search and random ones: model and options by name."""
+    model, options, longest = longest_of(searches)
+    bests = dict.fromkeys(next(iter(seconds)) for _, _, seconds in searches)
+    drawn = [name for name in bests if name in longest]
+    others = [name for name in longest if name not in drawn]
+    drawn += random.Random(o.seed).sample(others, min(len(others), max(0, o.choices - len(drawn))))
+    return {name: (model, " ".join([options, *(word[2:] for word in name.split() if word.startswith("--"))]))
+            for name in drawn}
 
 
 def kendall(pairs):
@@ -159,16 +171,16 @@ class Run:
             self.send(signal.SIGSTOP)
 
     def turn(self, seconds):
-        """Goes on for so many seconds, and for two whole steps at least."""
+        """Goes on for so many seconds, and for a whole step at least."""
         if self.process.poll() is not None:
             return
         self.send(signal.SIGCONT)
         first = self.steps() + 1  # the step that was interrupted does not count
-        self.wait_for(first + 2, seconds)
+        self.wait_for(first + 1, seconds)
         self.seconds += [json.loads(line)["step_seconds"] for line in lines_of(self.metrics)[first:]]
 
     def end(self):
-        """The predicted and the median measured seconds of a step."""
+        """The predicted and the mean measured seconds of a step."""
         if self.ranks == 1:
             self.process.kill()  # so that it saves nothing
         elif self.process.poll() is None:
@@ -177,10 +189,10 @@ class Run:
         self.process.wait()
         lines, log = lines_of(self.metrics), self.log.read_text()
         self.folder.cleanup()
-        if len(self.seconds) < 2:
+        if not self.seconds:
             print(f"{' '.join(self.command)}: made {len(lines)} steps\n{log}", file=sys.stderr, flush=True)
             return None
-        return json.loads(lines[0])["predicted_seconds"], statistics.median(self.seconds)
+        return json.loads(lines[0])["predicted_seconds"], statistics.mean(self.seconds)
 
 
 def measure(o, ranks, all_settings):
@@ -192,15 +204,19 @@ def measure(o, ranks, all_settings):
             yield name, run.end()
         return
     runs = {}
-    for name, (model, options) in all_settings.items():
-        runs[name] = Run(o, ranks, model, options)
-        runs[name].pause()
-    for _ in range(o.turns):
-        for run in runs.values():
-            run.turn(o.seconds)
-            run.pause()
-    for name, run in runs.items():
-        yield name, run.end()
+    ended = {}
+    try:
+        for name, (model, options) in all_settings.items():
+            runs[name] = Run(o, ranks, model, options)
+            runs[name].pause()
+        for _ in range(o.turns):
+            for run in runs.values():
+                run.turn(o.seconds)
+                run.pause()
+    finally:
+        for name, run in runs.items():
+            ended[name] = run.end()
+    yield from ended.items()
 
 
 def main():
@@ -210,12 +226,13 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="folder of the programs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20, help="of a run after its first step; it makes at least three")
+    parser.add_argument("--seconds", type=float, default=20, help="of a run, or of a turn, after its first step; it makes a whole step at least")
     parser.add_argument("--turns", type=int, default=0,
                         help="start all runs of a round and let each go on for --seconds so many times, in turn, so that "
                              "a machine whose speed changes slows all alike; the memory must hold them all")
     parser.add_argument("--choices", type=int,
                         help="in place of the 12, so many settings of a search (train --search), the best and random ones")
+    parser.add_argument("--searches", type=int, default=1, help="that predict these settings")
     parser.add_argument("--machines", help="of the search, on GPUs: a kind such as h100-80gb, or a cluster file")
     parser.add_argument("--seed", type=int, default=1, help="of the choices")
     parser.add_argument("--json", help="file for the measurements, which is rewritten after each")
@@ -223,9 +240,10 @@ def main():
     o.tokens = os.path.abspath(o.tokens)
     if o.choices and (len(o.ranks) > 1 or (o.device == "cuda") != bool(o.machines)):
         parser.error("--choices needs one number of --ranks, and on GPUs --machines")
-    all_settings, searched = SETTINGS if o.device == "cpu" else GPU_SETTINGS, {}
-    if o.choices:
-        all_settings, searched = search(o, o.ranks[0])
+    all_settings = SETTINGS if o.device == "cpu" else GPU_SETTINGS
+    searches = [search(o, o.ranks[0]) for _ in range(o.searches if o.choices else 0)]
+    if searches:
+        all_settings = settings_of(o, searches)
     failed = 0
     found = {}  # by ranks and setting: pairs of predicted and measured
     for _ in range(o.rounds):
@@ -234,26 +252,37 @@ def main():
                 if not pair:
                     failed += 1
                     continue
-                pair = (searched.get(name, pair[0]), pair[1])
+                if searches:
+                    pair = (longest_of(searches)[2][name], pair[1])
                 found.setdefault(ranks, {}).setdefault(name, []).append(pair)
                 print(ranks, name, *(f"{value:.3f}" for value in pair), file=sys.stderr, flush=True)
                 if o.json:
                     pathlib.Path(o.json).write_text(json.dumps(found, indent=1))
     for ranks, settings in found.items():
-        errors, medians = [], []
+        signed, medians = [], {}
         print(f"\n| {ranks} rank{'s' * (ranks > 1)} | predicted, s | measured, s | error |\n|---|---|---|---|")
         for name, pairs in settings.items():
             error = statistics.median(predicted / measured for predicted, measured in pairs) - 1
-            errors.append(abs(error))
+            signed.append(error)
             predicted, measured = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
-            medians.append((predicted, measured))
+            medians[name] = measured
             print(f"| {name} | {predicted:.3f} | {measured:.3f} | {100 * error:+.1f} % |")
-        print(f"\nMean error {100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %.")
+        common = statistics.median(signed)
+        relative = statistics.mean(abs(error - common) for error in signed)
+        print(f"\nMean error {100 * statistics.mean(map(abs, signed)):.1f} %, largest {100 * max(map(abs, signed)):.1f} %; "
+              f"apart from {100 * common:+.1f} % for all, {100 * relative:.1f} %.")
         if o.choices:
-            chosen, best = min(medians)[1], min(measured for _, measured in medians)
-            print(f"Kendall's tau {kendall(medians):.2f}; the predicted best takes {chosen / best:.3f} times as long as the best.")
-            ends = [(pairs[0][1], pairs[-1][1]) for pairs in settings.values()]
+            ranked = [{name: seconds[name] for name in medians if name in seconds} for _, _, seconds in searches]
+            taus = [kendall([(predicted, medians[name]) for name, predicted in rank.items()]) for rank in ranked]
+            print(f"Kendall's tau {' '.join(f'{tau:.2f}' for tau in taus)}.")
+            # The best measurement of many is too fast by chance, so what was best in one round counts as another measured it.
+            first, last = ({name: pairs[i][1] for name, pairs in settings.items()} for i in (0, -1))
+            chosen = [min(rank, key=rank.get) for rank in ranked]
+            ratios = [statistics.mean(there[name] / there[min(here, key=here.get)] for here, there in ((first, last), (last, first)))
+                      for name in chosen]
+            print(f"The predicted best takes {' '.join(f'{ratio:.3f}' for ratio in ratios)} times as long as the best.")
             if o.rounds > 1:
+                ends = [(first[name], last[name]) for name in settings]
                 print(f"Kendall's tau of the measurements of the first and the last round: {kendall(ends):.2f}.")
     if failed:
         sys.exit(f"{failed} runs failed; the tables do not have them")
