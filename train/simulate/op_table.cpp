@@ -48,8 +48,8 @@ bool parse_shape(const std::string& shape, OpCall& op) {
   const auto says = [&](const char* word) { return shape.find(word) != std::string::npos; };
   if (is_product(op.name)) {
     if (numbers.size() < 3) return false;
-    op.shape = {numbers[0], numbers[1], numbers[2],
-                (says("a^T") ? 1 : 0) + (says("^T") && !says("a^T") ? 2 : 0)};
+    const int64_t flags = (says("a^T") ? 1 : 0) + (says("b^T") || says("w^T") ? 2 : 0);
+    op.shape = {numbers[0], numbers[1], numbers[2], flags};
   } else if (is_attention(op.name)) {
     // Sequences * tokens x heads / heads of keys x extent of a head.
     const size_t first = says("*") ? 1 : 0;
@@ -74,7 +74,10 @@ std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cl
     const JsonReader reader(path, item);
     if (!reader.has("seconds")) continue;  // skipped, or wrong
     MeasuredOp found{.op = reader.text("op", ""), .dtype = reader.text("dtype", "")};
-    OpCall call{.name = found.op, .flops = item.value("flops", 0.0), .bytes = reader.positive("bytes")};
+    const auto flops = item.find("flops");
+    OpCall call{.name = found.op,
+                .flops = flops != item.end() && flops->is_number() ? flops->get<double>() : 0,
+                .bytes = reader.positive("bytes")};
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       if (found.dtype == str(dtype)) call.dtype = dtype;
     if (!parse_shape(reader.text("shape", ""), call)) continue;
