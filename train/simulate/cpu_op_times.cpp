@@ -11,7 +11,8 @@ namespace {
 constexpr double kMostOfCopies = 1.16;
 // Where nothing similar was timed: what most ops reach there.
 constexpr double kOfCopies = 0.85;
-// How far apart shapes are whose rates count half: a factor of 1.3 in one extent.
+// How far apart shapes are whose rates count a quarter: a factor of 1.3 in one extent. The rates of small
+// products, of which there are many, would otherwise outweigh the one of the same shape.
 constexpr double kNear = 0.07;
 constexpr int64_t kTransposes = 3;  // the flags of a product that choose its kernel
 
@@ -48,7 +49,7 @@ double seconds_of_unit(const CpuRates& rates, const OpCall& op) {
     if (!are_alike(op, timed.op)) continue;
     const double work = work_of(timed.op, 0);
     if (work <= 0) continue;
-    const double weight = 1 / (kNear + distance(op, timed.op));
+    const double near = kNear + distance(op, timed.op), weight = 1 / (near * near);
     seconds += weight * timed.seconds / work;
     weights += weight;
   }
