@@ -11,30 +11,22 @@ namespace {
 constexpr double kMostOfCopies = 1.16;
 // Where nothing similar was timed: what most ops reach there.
 constexpr double kOfCopies = 0.85;
-// How far apart shapes are whose rates count a quarter: a factor of 1.3 in one extent. The rates of small
-// products, of which there are many, would otherwise outweigh the one of the same shape.
+// How far apart shapes are whose rates count a quarter: a factor of 1.3 in one extent. Otherwise the
+// many small products would outweigh the one of the same shape.
 constexpr double kNear = 0.07;
 constexpr int64_t kTransposes = 3;  // the flags of a product that choose its kernel
 
-bool is_product(const OpCall& op) { return op.name == "gemm" || op.name == "four_bit_product"; }
-bool is_attention(const OpCall& op) { return op.name.starts_with("attention"); }
-
-// What the time of an op is proportional to.
-double work_of(const OpCall& op, int64_t seq_len) {
-  if (is_product(op)) return op.flops;
-  return is_attention(op) ? attention_flops(op, seq_len) : op.bytes;
-}
-
 bool are_alike(const OpCall& a, const OpCall& b) {
-  if (is_product(a))
-    return is_product(b) && a.dtype == b.dtype && (a.shape[3] & kTransposes) == (b.shape[3] & kTransposes);
+  if (is_product(a.name))
+    return is_product(b.name) && a.dtype == b.dtype &&
+           (a.shape[3] & kTransposes) == (b.shape[3] & kTransposes);
   return a.name == b.name && a.dtype == b.dtype;
 }
 
 // The square of the distance of their shapes, in logarithms.
 double distance(const OpCall& a, const OpCall& b) {
   double sum = 0;
-  for (size_t i = 0; i < (is_product(a) ? size_t{3} : a.shape.size()); ++i) {
+  for (size_t i = 0; i < (is_product(a.name) ? size_t{3} : a.shape.size()); ++i) {
     if (a.shape[i] <= 0 || b.shape[i] <= 0) continue;
     const double d = std::log(static_cast<double>(a.shape[i]) / static_cast<double>(b.shape[i]));
     sum += d * d;

@@ -16,18 +16,14 @@ namespace {
 // How far apart costs are whose factors count half: a factor of 1.3.
 constexpr double kNear = 0.07;
 
-bool is_product(std::string_view op) { return op == "gemm" || op == "four_bit_product"; }
-bool is_attention(std::string_view op) { return op.starts_with("attention"); }
-
 // What tells calls of an op apart: its work, and how much of it there is for a byte. For attention that is
 // the length of the sequences.
 struct Cost {
   double work, intensity;
 };
 Cost cost_of(const OpCall& op, int64_t seq_len) {
-  if (!is_product(op.name) && !is_attention(op.name)) return {op.bytes, 1};
-  const double flops = is_attention(op.name) ? attention_flops(op, seq_len) : op.flops;
-  return {flops, flops / op.bytes};
+  const double work = work_of(op, seq_len);
+  return {work, work / op.bytes};
 }
 
 // The whole numbers of a printed shape, such as "256 x 3072 x 768 b^T bias".

@@ -72,13 +72,13 @@ OpTime published_time(const Cluster& cluster, const OpCall& op, int64_t seq_len,
   }
   double seconds = kStartSeconds + profile.seconds_per_op;
   double memory_seconds = op.bytes / (memory_rate * share_of_memory(op));
-  if (op.name == "gemm" || op.name == "four_bit_product") {
+  if (is_product(op.name)) {
     const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
     const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);
     seconds += std::max(products, memory_seconds);
     return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
   }
-  if (op.name.starts_with("attention")) {
+  if (is_attention(op.name)) {
     const double flops = attention_flops(op, seq_len);
     const double rate = matrix_rate(cluster, op) * attention_share(cluster.gpu, op) * profile.attention;
     seconds += std::max(flops / rate, memory_seconds);
@@ -92,6 +92,14 @@ OpTime published_time(const Cluster& cluster, const OpCall& op, int64_t seq_len,
 }
 
 }  // namespace
+
+bool is_product(std::string_view op) { return op == "gemm" || op == "four_bit_product"; }
+bool is_attention(std::string_view op) { return op.starts_with("attention"); }
+
+double work_of(const OpCall& op, int64_t seq_len) {
+  if (is_product(op.name)) return op.flops;
+  return is_attention(op.name) ? attention_flops(op, seq_len) : op.bytes;
+}
 
 double attention_flops(const OpCall& op, int64_t seq_len) {
   const auto& [rows, heads, keys, key_heads, head_size, documents, mask] = op.shape;

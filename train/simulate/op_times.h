@@ -26,8 +26,12 @@ struct OpProfile {
 // documents of one token with which a plan counts memory.
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile = {});
 
+bool is_product(std::string_view op);
+bool is_attention(std::string_view op);
 // The work of an attention op on sequences of this length.
 double attention_flops(const OpCall& op, int64_t seq_len);
+// What the time of an op is proportional to: its flops, or its bytes where memory bounds it.
+double work_of(const OpCall& op, int64_t seq_len);
 // The part of the matrix peak that the largest products reach.
 double most_of_matrix_peak();
 // The part of the matrix peak that a product of these extents reaches, of which `flags` are those of the op

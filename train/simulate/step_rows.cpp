@@ -108,11 +108,10 @@ class RowBuilder {
     } else if (op.path != OpCall::Path::none) {
       added.use = op.path == OpCall::Path::to_device ? Use::to_device : Use::to_host;
     }
-    const bool product = op.name == "gemm" || op.name == "four_bit_product";
     push(row, added,
-         product                            ? StepPart::products
-         : op.name.starts_with("attention") ? StepPart::attention
-                                            : StepPart::others);
+         is_product(op.name)     ? StepPart::products
+         : is_attention(op.name) ? StepPart::attention
+                                 : StepPart::others);
   }
 
   void add_exchange(StepRow& row, const ExchangeCall& call, const Recording::Item& item) {
