@@ -240,6 +240,8 @@ def main():
     o.tokens = os.path.abspath(o.tokens)
     if o.choices and (len(o.ranks) > 1 or (o.device == "cuda") != bool(o.machines)):
         parser.error("--choices needs one number of --ranks, and on GPUs --machines")
+    if o.searches > 1 and not o.choices:
+        parser.error("--searches needs --choices")
     all_settings = SETTINGS if o.device == "cpu" else GPU_SETTINGS
     searches = [search(o, o.ranks[0]) for _ in range(o.searches if o.choices else 0)]
     if searches:
