@@ -208,8 +208,7 @@ std::string describe_rates(const Cluster& c) {
     return str("measured now: for each rank ", std::round(c.cpu->products * 1e-9), " GFLOP/s of products, ",
                fixed(c.gpu.memory_gbps, 1), " GB/s of copies, and the ops of a smaller model",
                c.node_gpus > 1 ? str("; ", fixed(c.link_gbps, 1), " GB/s between ranks") : "");
-  const std::string ops =
-      c.op_table.empty() ? "" : str("ops measured in ", c.op_table, "; what they do not tell is ");
+  const std::string ops = c.op_table.empty() ? "" : str("ops measured in ", c.op_table, "; the rest is ");
   return str(ops, "not measured: published figures of ", c.gpu.name,
              c.source == c.gpu.name ? "" : " and those of " + c.source, ", assuming up to 76 % of ",
              c.gpu.matrix_tflops, " TFLOP/s, 85 % of ", c.gpu.memory_gbps, " GB/s of memory, ",

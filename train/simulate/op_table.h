@@ -10,7 +10,7 @@
 
 namespace flatshard {
 
-// An Error names the file, and what it lacks.
+// An Error names the file and says what it lacks.
 std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cluster);
 
 // The time of an op relative to that by published figures: of the measured calls of the same op in the same

@@ -117,7 +117,7 @@ TEST_CASE("the ops that an H100 was measured with take these times") {
   CHECK(seconds(cluster, attention(16384), 16384) == doctest::Approx(1839.5e-6).epsilon(0.1));
 }
 
-TEST_CASE("a file that is no table of ops is refused by its name and what it lacks") {
+TEST_CASE("a file without measured ops is refused with its name and what it lacks") {
   const auto refused = [](const std::string& text) {
     write_whole_file("op_table.json", text);
     return test::error_of([] { read_op_table("op_table.json", h100()); });
