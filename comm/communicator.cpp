@@ -15,11 +15,18 @@ Tensor part_of(const Tensor& t, int index, int parts) {
 // A rank alone exchanges nothing: what it copies instead is work of its own.
 Collective Communicator::note(const Stream& stream, const char* verb, const char* label, int64_t bytes,
                               DType dtype, int peer) {
-  if (stream.recorded() && size_ > 1)
-    stream.recording()->add_exchange(
-        stream.index(),
-        {.communicator = name_, .verb = verb, .label = label, .bytes = bytes, .ranks = size_, .peer = peer});
   const Collective call{name_, verb, label, bytes, dtype};
+  if (stream.recorded() && size_ > 1) {
+    if (Recording* const recording = stream.recording())
+      recording->add_exchange(stream.index(), {.communicator = name_,
+                                               .verb = verb,
+                                               .label = label,
+                                               .bytes = bytes,
+                                               .ranks = size_,
+                                               .peer = peer});
+    else
+      stream.starts(span_name(stream, call));
+  }
   if (log_) log_->push_back(call);
   return call;
 }

@@ -305,6 +305,7 @@ class NcclCommunicator : public Communicator {
     nccl_check(ncclGroupStart(), "ncclGroupStart");
     calls(static_cast<cudaStream_t>(stream.native()));
     nccl_check(ncclGroupEnd(), "ncclGroupEnd");
+    stream.launched();
     pending_calls_.add(static_cast<cudaStream_t>(stream.native()), call);
   }
 

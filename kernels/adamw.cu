@@ -71,7 +71,7 @@ template <int N, class G, class P>
 void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
   const auto blocks = static_cast<unsigned>((r.size + kBlock - 1) / kBlock);
   adamw_kernel<N><<<blocks, kThreads, 0, native(stream)>>>(r, c);
-  check_launch("adamw");
+  check_launch(stream, "adamw");
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
   constexpr int64_t kElements = int64_t{kBlocksPerWarp} * kWarps * kMomentBlock;
   const auto blocks = static_cast<unsigned>((r.size + kElements - 1) / kElements);
   adamw8bit_kernel<N><<<blocks, kThreads, 0, native(stream)>>>(r, c);
-  check_launch("adamw8bit");
+  check_launch(stream, "adamw8bit");
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
     kto_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
   else
     policy_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
-  check_launch("answer_loss_backward");
+  check_launch(stream, "answer_loss_backward");
 }
 
 }  // namespace flatshard::cuda

@@ -50,7 +50,7 @@ void launch(Stream& stream, const char* name, void (*kernel)(Arguments...), cons
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tiles::kBytes),
              "cudaFuncSetAttribute");
   kernel<<<grid, Tiles::kThreads, Tiles::kBytes, native(stream)>>>(arguments...);
-  check_launch(name);
+  check_launch(stream, name);
 }
 
 }  // namespace flatshard::cuda

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
 template <int N, class T, class D>
 void launch(Stream& stream, const Rows<T, D>& rows, int64_t count) {
   cross_entropy_kernel<N><<<static_cast<unsigned>(count), kThreads, 0, native(stream)>>>(rows);
-  check_launch("cross_entropy");
+  check_launch(stream, "cross_entropy");
 }
 
 template <class T, class D>
@@ -137,7 +137,7 @@ void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
   const int64_t size = targets.size();
   const auto blocks = static_cast<unsigned>((size + kThreads - 1) / kThreads);
   check_targets_kernel<<<blocks, kThreads, 0, native(stream)>>>(targets.as<int32_t>(), size, V);
-  check_launch("check_targets");
+  check_launch(stream, "check_targets");
 }
 
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {

@@ -227,6 +227,7 @@ void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
                      &beta, addend_or_c(g).data, made.c, g.c.data, made.c, &made.algorithm, workspace.data,
                      static_cast<size_t>(workspace.bytes()), static_cast<cudaStream_t>(stream.native())),
       "cublasLtMatmul");
+  stream.launched();
 }
 
 // The bytes of a matrix with this layout.

@@ -180,8 +180,10 @@ __device__ inline float tanh_of(float x) {
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 // Follows every <<<...>>>: throws Error if the launch failed.
-inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
+inline void check_launch(const Stream& stream, const char* kernel,
+                         std::source_location where = std::source_location::current()) {
   cuda_check(cudaGetLastError(), kernel, where);
+  stream.launched();
 }
 
 }  // namespace flatshard::cuda

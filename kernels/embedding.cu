@@ -107,7 +107,7 @@ void launch_add_rows(Stream& stream, const Tensor& table, const Tensor& dy, cons
   add_rows_kernel<T, N>
       <<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, native(stream)>>>(
           table.as<float>(), dy.as<T>(), sorted, static_cast<int>(dy.rows()), C, static_cast<int>(slices));
-  check_launch("embedding_backward");
+  check_launch(stream, "embedding_backward");
 }
 
 void add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Tensor& numbers,

@@ -50,7 +50,7 @@ void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, b
     constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * kPack;
     const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
     flat_kernel<kPack><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
-    check_launch(name);
+    check_launch(stream, name);
   };
   if (packable)
     launch.template operator()<N>();

@@ -223,7 +223,7 @@ void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
     else
       quantize_kernel<T, false><<<grid, kThreads, 0, native(stream)>>>(args);
   });
-  check_launch("quantize_four_bit");
+  check_launch(stream, "quantize_four_bit");
 }
 
 void quantize_scales(Stream& stream, const QuantizeScales& a) {
@@ -231,10 +231,10 @@ void quantize_scales(Stream& stream, const QuantizeScales& a) {
   const float* absmax = a.absmax.as<float>();
   const int64_t n = a.absmax.size();
   mean_kernel<<<1, kMeanLanes, 0, native(stream)>>>(offset, absmax, n);
-  check_launch("quantize_scales: mean");
+  check_launch(stream, "quantize_scales: mean");
   scales_kernel<<<blocks_for(n, kNestedBlock), kNestedBlock, 0, native(stream)>>>(
       a.codes.as<uint8_t>(), a.nested_absmax.as<float>(), offset, absmax, n);
-  check_launch("quantize_scales");
+  check_launch(stream, "quantize_scales");
 }
 
 void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a, int64_t y_stride) {
@@ -259,7 +259,7 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a, int64_t y_s
       dequantize_kernel<T, 1><<<blocks_for(a.y.size(), kThreads * kPacks), kThreads, 0, native(stream)>>>(
           a.y.as<T>(), rows, w, a.first, a.y.size());
   });
-  check_launch("dequantize_four_bit");
+  check_launch(stream, "dequantize_four_bit");
 }
 
 }  // namespace flatshard::cuda

@@ -41,7 +41,7 @@ void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& p
   const dim3 grid(static_cast<unsigned>((C + kWarp * N - 1) / (kWarp * N)), static_cast<unsigned>(parts));
   bias_backward_kernel<T, N><<<grid, dim3(kWarp, kColumnRows), 0, native(stream)>>>(
       partials.as<float>(), a.dy.as<T>(), a.dy.rows(), static_cast<int>(C), stride);
-  check_launch("bias_backward");
+  check_launch(stream, "bias_backward");
   add_partials<N>(stream, "bias_backward: add_partials", {a.db.as<float>(), nullptr}, partials, parts, C,
                   a.accumulate);
 }
@@ -69,7 +69,7 @@ void empty_product(Stream& stream, const Gemm& g) {
           addend.empty() ? nullptr : addend.as<T>(), g.c.shape[1], strides_of(g).c);
     });
   });
-  check_launch("gemm: empty_product");
+  check_launch(stream, "gemm: empty_product");
 }
 
 void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials) {

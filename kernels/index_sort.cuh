@@ -115,10 +115,10 @@ inline Indexed sort_indices(Stream& stream, const int32_t* numbers, int64_t size
     int32_t* const out = scratch + pass % 2 * 2 * size;
     count_digits_kernel<<<tiles, kSortThreads, 0, native(stream)>>>(counts, in.numbers,
                                                                     static_cast<int>(size), bound, pass);
-    check_launch("sort: count_digits");
+    check_launch(stream, "sort: count_digits");
     place_kernel<<<tiles, kSortThreads, 0, native(stream)>>>(
         out, out + size, counts, in, static_cast<int>(size), static_cast<int>(tiles), pass);
-    check_launch("sort: place");
+    check_launch(stream, "sort: place");
     in = {out, out + size};
   }
   return in;

@@ -141,7 +141,7 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a, int64_t y_stri
               p, static_cast<int>(rows), static_cast<int>(C));
         });
   });
-  check_launch("layernorm_forward");
+  check_launch(stream, "layernorm_forward");
 }
 
 void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials) {
@@ -161,7 +161,7 @@ void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor
                            layernorm_backward_kernel<T, W, N, kPacks, kWide>
                                <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
                                                                                 static_cast<int>(C));
-                           check_launch("layernorm_backward");
+                           check_launch(stream, "layernorm_backward");
                            if (p.partials)
                              add_partials<N>(stream, "layernorm_backward: add_partials", totals, partials,
                                              grid.blocks, C, a.accumulate);

@@ -68,7 +68,7 @@ template <int N, class G, class P>
 void launch(Stream& stream, const Range<G, P>& r, const LionCoefficients& c) {
   const auto blocks = static_cast<unsigned>((r.size + kBlock - 1) / kBlock);
   lion_kernel<N><<<blocks, kThreads, 0, native(stream)>>>(r, c);
-  check_launch("lion");
+  check_launch(stream, "lion");
 }
 
 }  // namespace

@@ -309,7 +309,7 @@ void qk_norm_forward(Stream& stream, const QkNormForward& a, const QkRows& rows)
           forward_kernel<T, W, N, kLanes>
               <<<static_cast<unsigned>((count + kGroups - 1) / kGroups), kThreads, 0, native(stream)>>>(f);
         });
-        check_launch("qk_norm_forward");
+        check_launch(stream, "qk_norm_forward");
       },
       a.y.data, a.x.data, a.wq.data, a.wk.data, a.table.data);
 }
@@ -353,7 +353,7 @@ void qk_norm_backward(Stream& stream, const QkNormBackward& a, const QkRows& row
           backward_kernel<T, W, N, kLanes>
               <<<static_cast<unsigned>(blocks), kThreads, shared, native(stream)>>>(b);
         });
-        check_launch("qk_norm_backward");
+        check_launch(stream, "qk_norm_backward");
         const auto add = [&](const Tensor& dw, const Tensor& partials) {
           if (dw.empty()) return;
           add_partials<N>(stream, "qk_norm_backward: add_partials", {dw.as<float>(), nullptr}, partials,

@@ -155,7 +155,7 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a, int64_t y_stride) 
               p, static_cast<int>(rows), static_cast<int>(C));
         });
   });
-  check_launch("rmsnorm_forward");
+  check_launch(stream, "rmsnorm_forward");
 }
 
 void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
@@ -171,7 +171,7 @@ void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& pa
         partial_dw.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
           rmsnorm_backward_kernel<T, W, N, kPacks, kWide><<<grid.blocks, grid.block, 0, native(stream)>>>(
               p, static_cast<int>(rows), static_cast<int>(C));
-          check_launch("rmsnorm_backward");
+          check_launch(stream, "rmsnorm_backward");
           if (!partial_dw.empty())
             add_partials<N>(stream, "rmsnorm_backward: add_partials", {a.dw.as<float>(), nullptr}, partial_dw,
                             grid.blocks, C, a.accumulate);

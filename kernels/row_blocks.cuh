@@ -329,7 +329,7 @@ void add_partials(Stream& stream, const char* name, const Totals& totals, const 
   add_partials_kernel<N><<<blocks, dim3(kTotalColumns, kTotalRows), 0, native(stream)>>>(
       totals, partials.as<float>(), static_cast<int>(count), static_cast<int>(stride), static_cast<int>(C),
       accumulate);
-  check_launch(name);
+  check_launch(stream, name);
 }
 
 // The blocks of a loop over rows.

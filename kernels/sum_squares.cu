@@ -145,7 +145,7 @@ void launch_squares(Stream& stream, const SumSquares& a) {
   squares_kernel<T, N>
       <<<static_cast<unsigned>((chunks + kWarps - 1) / kWarps), kThreads, 0, native(stream)>>>(
           a.partials.as<float>(), a.x.as<T>(), a.first, a.x.size(), chunks);
-  check_launch("sum_squares");
+  check_launch(stream, "sum_squares");
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ void sum_partials(Stream& stream, const SumPartials& a) {
     group_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(
         sums + 2 * first_group, a.partials.as<float>(), n, static_cast<int>(ranks), static_cast<int>(count),
         units);
-    check_launch("sum_partials");
+    check_launch(stream, "sum_partials");
     first_group += blocks;
   }
 }
@@ -188,7 +188,7 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   const ClipPointers p{a.norm.as<float>(), a.coefficient.as<float>(), a.nonfinite.as<int32_t>(),
                        a.groups.as<int32_t>()};
   clip_kernel<<<1, kWarp, 0, native(stream)>>>(p, a.groups.shape[0], a.max_norm, a.scale);
-  check_launch("clip_coefficient");
+  check_launch(stream, "clip_coefficient");
 }
 
 }  // namespace flatshard::cuda

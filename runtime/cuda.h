@@ -34,6 +34,7 @@ void destroy_event(void* event) noexcept;
 void wait_event(void* stream, void* event);
 // Timing events. seconds_between() blocks until the device has reached `end`.
 void record_time(void*& event, Device device, void* stream);
+bool has_reached(void* event);
 double seconds_between(void* begin, void* end);
 
 // From now on, work on this stream, and on streams that wait for it, is captured into a graph instead of run.

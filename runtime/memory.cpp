@@ -118,7 +118,10 @@ void copy(Stream& stream, const Tensor& dst, const Tensor& src) {
   if (stream.recorded()) stream.note(copy_call(dst, src));
   if (stream.planning()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::copy(stream.native(), dst.data, src.data, dst.bytes());
+    if (stream.device().is_cuda()) {
+      cuda::copy(stream.native(), dst.data, src.data, dst.bytes());
+      return stream.launched();
+    }
   stream.run("copy", [dst, src] { std::memcpy(dst.data, src.data, static_cast<size_t>(dst.bytes())); });
 }
 
@@ -131,7 +134,10 @@ void fill_bytes(Stream& stream, const Tensor& dst, unsigned char value) {
                  .bytes = static_cast<double>(dst.bytes())});
   if (stream.planning()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::fill_bytes(stream.native(), dst.data, value, dst.bytes());
+    if (stream.device().is_cuda()) {
+      cuda::fill_bytes(stream.native(), dst.data, value, dst.bytes());
+      return stream.launched();
+    }
   stream.run("fill", [dst, value] { std::memset(dst.data, value, static_cast<size_t>(dst.bytes())); });
 }
 

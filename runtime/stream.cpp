@@ -100,12 +100,12 @@ Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
     if (device().is_cuda()) host_side_.reset(new Stream(*this));
     return;
   }
+  if (trace_) trace_row_ = trace_->add_row(name_);
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) {
       native_ = cuda::create_stream(device(), role == StreamRole::comm);
       host_side_.reset(new Stream(*this));
     }
-  if (trace_) trace_row_ = trace_->add_row(name_);
   if (!device().is_cuda() && group.options().order == StreamOrder::concurrent && role == StreamRole::comm)
     worker_ = std::make_unique<StreamWorker>();
 }
@@ -118,6 +118,7 @@ Stream::Stream(Stream& cuda)
       native_(cuda.native_),
       is_host_side_(true),
       trace_(cuda.trace_),
+      trace_row_(cuda.trace_row_),
       recording_(cuda.recording_) {}
 
 Stream::~Stream() {
@@ -142,6 +143,7 @@ bool Stream::runs_immediately() const {
 
 TraceSpan Stream::span(const char* what, int number) const {
   if (recording_) return TraceSpan(*recording_, index_, what, number);
+  if (times_kernels()) return TraceSpan(*group_.kernels_, trace_row_, native_, what, number);
   const bool timed = !planning() && !device().is_cuda() && runs_immediately();
   return TraceSpan(timed ? trace_ : nullptr, trace_row_, what, number);
 }
@@ -150,7 +152,9 @@ void Stream::defer(const char* what, std::function<void()> work) {
   if constexpr (kCudaBuilt)
     if (is_host_side_) {
       check(group_.capture_ == 0, what, " runs on the host and cannot be captured in a graph");
-      return cuda::run_on_host(native_, std::move(work));
+      if (times_kernels()) starts(what);
+      cuda::run_on_host(native_, std::move(work));
+      return launched();
     }
   if (worker_)
     return worker_->push([this, what, work = std::move(work)] {
@@ -160,7 +164,17 @@ void Stream::defer(const char* what, std::function<void()> work) {
   group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::work, what, std::move(work), nullptr});
 }
 
-void Stream::note(const OpCall& op) const { recording_->add_op(index_, is_host_side_, op); }
+void Stream::note(const OpCall& op) const {
+  recording_ ? recording_->add_op(index_, is_host_side_, op) : starts(op.name);
+}
+
+bool Stream::times_kernels() const { return group_.kernels_ && trace_->recording() && group_.capture_ == 0; }
+
+void Stream::starts(std::string_view what) const { group_.kernels_->start(trace_row_, native_, what); }
+
+void Stream::launched() const {
+  if (times_kernels()) group_.kernels_->launched(trace_row_, native_);
+}
 
 void Stream::record(Event& event) {
   if (recording_) event.recorded_ = recording_->add_record(index_, event.recorded_);
@@ -187,7 +201,12 @@ void Stream::wait(const Event& event) {
   if constexpr (kCudaBuilt)
     if (native_) {
       const bool counts = event.native_ && event.capture_ == group_.capture_;  // see graph.h
-      return counts ? cuda::wait_event(native_, event.native_) : void();
+      if (!counts) return;
+      const bool is_timed = role_ == StreamRole::compute && times_kernels();
+      if (is_timed) starts("wait");
+      cuda::wait_event(native_, event.native_);
+      if (is_timed) launched();
+      return;
     }
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
@@ -216,9 +235,14 @@ StreamGroup::StreamGroup(Device device, StreamOptions options)
     : device_(device), options_(options), deferred_(new DeferredWork{*this, {}}) {
   check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "device ", device,
         " does not exist: this process can use ", cuda_device_count(), " CUDA devices");
+  if (!options.trace || options.planning || !device.is_cuda()) return;
+  kernels_ = std::make_unique<KernelSpans>(*options.trace, device);
+  options.trace->collect_from([this] { kernels_->collect(); });
 }
 
-StreamGroup::~StreamGroup() = default;
+StreamGroup::~StreamGroup() {
+  if (kernels_) options_.trace->collect_from({});
+}
 
 Stream& StreamGroup::add(std::string name, StreamRole role) {
   const int index = static_cast<int>(streams_.size());

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/kernel_spans.h"
 #include "runtime/trace.h"
 
 namespace flatshard {
@@ -74,8 +75,8 @@ class Stream {
     }
   }
 
-  // A trace span such as "forward 3" around all work that runs during its lifetime. It records nothing when
-  // work does not run at the call, since host time is then meaningless. In a recording it is a scope.
+  // A trace span such as "forward 3" around all work that runs during its lifetime. It records nothing on a
+  // stream of the CPU whose work does not run at the call. In a recording it is a scope.
   TraceSpan span(const char* what, int number = -1) const;
 
   void record(Event& event);
@@ -90,9 +91,15 @@ class Stream {
 
   Device device() const;
   bool planning() const;
-  // Whether a recording gets the work that this planning stream drops; then ops pass it to note().
-  bool recorded() const { return recording_ != nullptr; }
+  // Whether ops pass their calls to note(): a recording gets the work that this planning stream drops, or a
+  // trace times the work of a GPU.
+  bool recorded() const { return recording_ != nullptr || times_kernels(); }
   void note(const OpCall& op) const;
+  // Whether a trace times the work of this stream with events. An op then lasts from starts() to the last
+  // launched() before the next op.
+  bool times_kernels() const;
+  void starts(std::string_view what) const;
+  void launched() const;
   Recording* recording() const { return recording_; }
   int index() const { return index_; }  // in its group
   bool traced() const { return trace_ != nullptr; }
@@ -155,6 +162,7 @@ class StreamGroup {
 
   Device device_;
   StreamOptions options_;
+  std::unique_ptr<KernelSpans> kernels_;  // on a GPU with a trace
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unique_ptr<DeferredWork> deferred_;  // the queues of comm_late and comm_early
   double waited_seconds_ = 0;

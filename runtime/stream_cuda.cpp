@@ -67,6 +67,16 @@ void record_time(void*& event, Device device, void* stream) {
   record(event, cudaEventDefault, device, stream);
 }
 
+bool has_reached(void* event) {
+  const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // which would return it to the next check of a launch
+    return false;
+  }
+  cuda_check(status, "cudaEventQuery");
+  return true;
+}
+
 double seconds_between(void* begin, void* end) {
   cuda_check(cudaEventSynchronize(static_cast<cudaEvent_t>(end)), "cudaEventSynchronize");
   float milliseconds = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/kernel_spans.h"
 #include "runtime/recording.h"
 
 namespace flatshard {
@@ -112,8 +113,17 @@ TraceSpan::TraceSpan(Recording& recording, int stream, const char* what, int num
   recording.begin_scope(stream, span_name(what, number));
 }
 
+TraceSpan::TraceSpan(KernelSpans& kernels, int row, void* stream, const char* what, int number)
+    : trace_(nullptr),
+      kernels_(&kernels),
+      stream_(stream),
+      began_(kernels.now(stream)),
+      row_(row),
+      name_(span_name(what, number)) {}
+
 TraceSpan::~TraceSpan() {
   if (recording_) recording_->end_scope(row_);
+  if (kernels_) kernels_->end_scope(row_, stream_, name_, std::move(began_));
   if (trace_) trace_->add_span(row_, name_, begin_, Trace::Clock::now());
 }
 

@@ -4,14 +4,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace flatshard {
 
+class KernelSpans;
 class Recording;
 
 class Trace {
@@ -27,6 +31,11 @@ class Trace {
   void set_recording(bool on) { recording_ = on; }
   bool recording() const { return recording_; }
   void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
+  // Adds the spans of work on a GPU, whose times are known only when it has ended: calls `source`.
+  void collect() {
+    if (source_) source_();
+  }
+  void collect_from(std::function<void()> source) { source_ = std::move(source); }
   int64_t span_count() const;
   // At least the size of all spans as JSON.
   int64_t json_bytes() const;
@@ -58,6 +67,7 @@ class Trace {
   int process_;
   Clock::time_point start_;
   std::atomic<bool> recording_ = true;
+  std::function<void()> source_;
   mutable std::mutex mutex_;
   std::vector<std::string> rows_;
   std::set<std::string, std::less<>> names_;  // interned span names
@@ -66,11 +76,13 @@ class Trace {
 };
 
 // Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace, or
-// while the trace is not recording, it does nothing. In a recording of planned work it is a scope.
+// while the trace is not recording, it does nothing. In a recording of planned work it is a scope; on a
+// stream of a GPU it lasts as long as the work that the stream gets meanwhile.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, int row, const char* what, int number = -1);
   TraceSpan(Recording& recording, int stream, const char* what, int number = -1);
+  TraceSpan(KernelSpans& kernels, int row, void* stream, const char* what, int number = -1);
   ~TraceSpan();
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -78,6 +90,9 @@ class TraceSpan {
  private:
   Trace* trace_;
   Recording* recording_ = nullptr;
+  KernelSpans* kernels_ = nullptr;
+  void* stream_ = nullptr;
+  std::shared_ptr<void> began_{};
   int row_;
   std::string name_;
   Trace::Clock::time_point begin_;

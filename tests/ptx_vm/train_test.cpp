@@ -3,7 +3,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+
+#include <nlohmann/json.hpp>
 
 #include "build_config.h"
 #include "runtime/rng.h"
@@ -322,6 +325,30 @@ TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every
       CHECK(counters().graph_launches - before == kMicroSteps * (kSteps - 1));
     }
     CHECK(workshop.said().find("graphs    micro-steps are captured as CUDA graphs") != std::string::npos);
+  }
+}
+
+TEST_CASE("a trace of a CUDA run has the ops of its streams and changes no bit, also with CUDA graphs") {
+  constexpr int kSteps = 3;
+  Workshop workshop("llama", "bf16");
+  std::vector<std::string> options{"--data.packing=wrapped"};
+  const Outcome untraced = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
+  for (const char* const graphs : {"false", "true"}) {
+    CAPTURE(graphs);
+    options = {"--data.packing=wrapped", "--run.trace=2:2", str("--run.cuda_graphs=", graphs)};
+    CHECK(workshop.train("cuda", kSteps, WorkOrder::in_order, options) == untraced);
+    std::map<std::string, int> spans;
+    const auto events =
+        nlohmann::json::parse(read_whole_file(workshop.run() + "/trace.json", 1 << 24)).at("traceEvents");
+    for (const auto& event : events)
+      if (event.at("ph") == "X") ++spans[event.at("name").get<std::string>()];
+    CHECK(spans["step 2"] == 1);
+    CHECK(spans["update"] == 1);
+    CHECK(spans["forward 1"] == 4);  // of as many micro-batches
+    CHECK(spans["attention_forward"] == spans["attention_backward"]);
+    CHECK(spans["attention_forward"] == 4 * 2);  // of two blocks
+    CHECK(spans["gemm"] > spans["attention_forward"]);
+    CHECK(spans["adamw"] >= 1);
   }
 }
 

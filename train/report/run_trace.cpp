@@ -39,12 +39,14 @@ void RunTrace::end_step(int64_t data_step) {
 
 std::string RunTrace::between_steps() {
   if (!is_recording()) return "";
+  trace_.collect();
   const bool is_last = last_ + 1 == *steps_->first + steps_->count;
   return has_space_for_another() && !is_last ? "" : write();
 }
 
 std::string RunTrace::finish() {
   if (!steps_ || written_) return "";
+  trace_.collect();
   if (first_) return write();
   log_warning("run.trace: the run made none of the steps to trace, so there is no trace");
   return "";

@@ -52,8 +52,9 @@ void Engine::accumulate(const Schedule& schedule) {
   const ArenaScope scope(memory_.activations);
   buffers_.begin();
   if (setup_.pipeline.stages > 1) return accumulate_in_stages(schedule);
-  // Not in the first step: libraries allocate at their first call, which a capture does not allow.
-  const bool replays = setup_.uses_graphs() && has_stepped_;
+  // Not in the first step: libraries allocate at their first call, which a capture does not allow. Nor in a
+  // traced one, in which the work is timed call by call.
+  const bool replays = setup_.uses_graphs() && has_stepped_ && !compute_.times_kernels();
   for (size_t micro = 0; micro < schedule.actions.size() / 2; ++micro)
     replays ? replay_micro_step(schedule, micro) : micro_step(schedule, micro);
 }
