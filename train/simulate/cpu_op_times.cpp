@@ -34,6 +34,16 @@ double distance(const OpCall& a, const OpCall& b) {
   return sum;
 }
 
+// Seconds to decode the weight of a product.
+double decoding_seconds(const CpuRates& rates, const OpCall& op) {
+  if (op.name != "four_bit_product") return 0;
+  for (const TimedOp& timed : rates.ops)
+    if (timed.op.name == "dequantize_four_bit")
+      return timed.seconds * static_cast<double>(op.shape[1] * op.shape[2]) /
+             static_cast<double>(timed.op.shape[0]);
+  return 0;
+}
+
 // Seconds for a unit of work: the mean of similar ops, of which nearer shapes count more. 0: there are none.
 double seconds_of_unit(const CpuRates& rates, const OpCall& op) {
   double seconds = 0, weights = 0;
@@ -52,9 +62,10 @@ double seconds_of_unit(const CpuRates& rates, const OpCall& op) {
 
 OpTime cpu_op_time(const CpuRates& rates, const OpCall& op, int64_t seq_len) {
   const double unit = seconds_of_unit(rates, op),
-               seconds =
-                   unit > 0 ? std::max(unit * work_of(op, seq_len), op.bytes / (rates.copies * kMostOfCopies))
-                            : op.bytes / (rates.copies * kOfCopies);
+               own = unit > 0
+                         ? std::max(unit * work_of(op, seq_len), op.bytes / (rates.copies * kMostOfCopies))
+                         : op.bytes / (rates.copies * kOfCopies),
+               seconds = own + decoding_seconds(rates, op);
   const double memory = seconds > 0 ? op.bytes / rates.copies / seconds : 0;
   return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, memory)};
 }

@@ -72,7 +72,7 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
     // So that the largest products have the measured rate.
     const double published = published_matrix_rate(*model, setup.compute, setup.config.precision.tf32);
     machines->gpu.matrix_tflops *= rates.products / (published * most_of_matrix_peak());
-    if (rates.copies > 0) machines->update_gbps = rates.copies * 1e-9;
+    if (rates.updates > 0) machines->update_gbps = rates.updates * 1e-9;
   } else {
     if (rates.ops.empty()) return {};
     machines = processors_of_run(rates, ranks_on_host(setup));

@@ -1,7 +1,7 @@
 #pragma once
 // The machines that a run is on, for a simulation of its own steps: of known GPUs the published figures, of
 // CPUs measured rates; the bandwidth between ranks, the rate of products and, where a host updates, that of
-// its memory as measured at the start.
+// its updates as measured at the start.
 
 #include <optional>
 #include <string>
@@ -13,7 +13,8 @@ namespace flatshard {
 
 struct MeasuredRates {
   double products = 0;         // floating-point operations per second of a rank
-  double copies = 0;           // bytes per second that a rank reads and writes in the memory of its host
+  double copies = 0;           // bytes per second that a rank on the CPU reads and writes
+  double updates = 0;          // the same of an optimizer on the host of GPUs; 0: it is not there
   std::vector<TimedOp> ops{};  // the same, of a smaller model
   double exchanged = 0;        // bytes per second that a rank receives; 0: there is one rank
   double reduced = 0;          // the same of a reduce-scatter; 0: it is not slower

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "hub/model_folder.h"
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "kernels/four_bit.h"
 #include "kernels/init.h"
 #include "kernels/sum_squares.h"
 #include "model/model.h"
@@ -50,8 +52,10 @@ class GradientsOfUnit {
 
 class SmallStep {
  public:
-  SmallStep(const ModelConfig& config, DType compute, int64_t token_count)
-      : compute_(compute), token_count_(token_count), model_(config, memory_) {
+  // `four_bit`: how the run stores its weights, if they are quantized.
+  SmallStep(const ModelConfig& config, DType compute, int64_t token_count,
+            const std::optional<FourBitFormat>& four_bit)
+      : compute_(compute), token_count_(token_count), four_bit_(four_bit), model_(config, memory_) {
     allocate();
     StreamGroup planning(Device::cpu(), {.planning = true, .recording = &recording_});
     run(planning.add("compute"));
@@ -112,12 +116,25 @@ class SmallStep {
     copy_ = memory_.alloc(compute_, {updated});
     clip_ = memory_.alloc(DType::f32, {1});
     squares_ = memory_.alloc(DType::f32, {squares_chunks(0, updated)});
+    if (!four_bit_) return;
+    const int64_t blocks = block_count(updated, four_bit_->block);
+    quantized_ = {.codes = memory_.alloc(DType::u8, {code_bytes(updated)}),
+                  .absmax = memory_.alloc(four_bit_->nested ? DType::u8 : DType::f32, {blocks}),
+                  .table = memory_.alloc(DType::f32, {std::tuple_size_v<FourBitTable>}),
+                  .block = four_bit_->block,
+                  .shape = {1, updated}};
+    if (!four_bit_->nested) return;
+    quantized_.nested_absmax = memory_.alloc(DType::f32, {block_count(blocks, kNestedBlock)});
+    quantized_.nested_table = memory_.alloc(DType::f32, {256});
+    quantized_.nested_offset = memory_.alloc(DType::f32, {1});
   }
 
   void fill() {
     StreamGroup streams(Device::cpu());
     Stream& stream = streams.add("compute");
-    for (const Tensor& tensor : {masters_, first_moments_, second_moments_, gradient_, clip_})
+    for (const Tensor& tensor :
+         {masters_, first_moments_, second_moments_, gradient_, clip_, quantized_.codes, quantized_.absmax,
+          quantized_.table, quantized_.nested_absmax, quantized_.nested_table, quantized_.nested_offset})
       zero(stream, tensor);
     model_.fill_tables(stream);
     for (size_t u = 0; u < parameters_.size(); ++u)
@@ -162,7 +179,7 @@ class SmallStep {
     stream.sync();
   }
 
-  // What a step does with all parameters: sums of lanes, the norm, the update.
+  // What a step does with all parameters: sums of lanes, the norm, the update, the decoding of 4-bit weights.
   void update(Stream& stream) {
     add(stream, {.y = gradient_, .a = gradient_, .b = first_moments_});
     sum_squares(stream, {.partials = squares_, .x = gradient_});
@@ -176,10 +193,12 @@ class SmallStep {
                    .lr = 1e-3,
                    .decay_end = masters_.size(),
                    .step = 1});
+    if (four_bit_) dequantize_four_bit(stream, {.y = copy_, .w = quantized_});
   }
 
   DType compute_;
   int64_t token_count_;
+  std::optional<FourBitFormat> four_bit_;
   Arena memory_{"small model", Device::cpu()}, saved_{"small activations", Device::cpu()},
       scratch_{"small scratch", Device::cpu()};
   Recording recording_;
@@ -189,6 +208,7 @@ class SmallStep {
   Model model_;
   Tensor tokens_, positions_, boundaries_, targets_, target_weights_, losses_, dx_;
   Tensor masters_, first_moments_, second_moments_, gradient_, copy_, clip_, squares_;
+  FourBitMatrix quantized_{};
   std::vector<Tensor> x_;
   ParamTensors parameters_, gradients_;
 };
@@ -218,12 +238,14 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products) {
   if (setup.model.vision) return {};
   ModelConfig model = smaller_model(setup.model, width_for(products));
+  std::optional<FourBitFormat> four_bit;
+  if (!setup.model.quantized.empty()) four_bit = setup.model.quantized.begin()->second;
   std::deque<SmallStep> steps;
   for (const int64_t tokens : kTokens) {
     // A power of two, so that whole sequences fill the tokens.
     model.context = tokens;
     while (model.context > setup.seq_len()) model.context /= 2;
-    steps.emplace_back(model, setup.compute, tokens);
+    steps.emplace_back(model, setup.compute, tokens, four_bit);
   }
   // In turn, so that a machine whose speed changes slows all alike.
   for (int round = 0; round < kRounds; ++round)

@@ -50,8 +50,9 @@ bool parse_shape(const std::string& shape, OpCall& op) {
     // Sequences * tokens x heads / heads of keys x extent of a head.
     const size_t first = says("*") ? 1 : 0;
     if (numbers.size() < first + 4) return false;
-    op.shape[4] = numbers[first + 3];
-    op.shape[0] = first > 0 ? numbers[0] * numbers[1] : numbers[0];
+    const int64_t documents = first > 0 ? numbers[0] : 1, rows = documents * numbers[first];
+    op.shape = {rows,      numbers[first + 1],    rows, numbers[first + 2], numbers[first + 3],
+                documents, says("causal") ? 1 : 0};
   }
   return true;
 }

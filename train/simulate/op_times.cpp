@@ -2,57 +2,85 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "train/simulate/attention_times.h"
 #include "train/simulate/cpu_op_times.h"
 #include "train/simulate/op_table.h"
 
 namespace flatshard {
 namespace {
 
-// Of products: NVIDIA's libraries reach 0.80 of the published peak of an H100 and 0.87 of that of an A100 at
-// their best (the table of achievable FLOPS in stas00/ml-engineering); Vidur's tables of measured products
-// (microsoft/vidur, data/profiling) have 69 to 76 % at 4,096 tokens. Large products here: 0.80 x 0.95.
-constexpr double kLargestProducts = 0.76;
-// Depth at which half of that is reached; 36 to 67 % at 256 tokens in the same tables.
-constexpr double kHalfDepth = 128;
-// The gradients of x and of w have operands in other orders: nothing is published, assumed.
-constexpr double kOfInputGradient = 0.97, kOfWeightGradient = 0.93;
+// Products, from 15 of an H100 and from 30 of steps of two models on an H200 (bench/results/h200.md), which
+// these numbers meet within 8 % on average. The part of the published peak that products reach at most, and
+// would reach in infinite depth if it did not limit them; the depth at which half of that is reached.
+constexpr double kLargestProducts = 0.74, kInDepth = 0.9, kHalfDepth = 256;
+// The gradient of the input is faster, with the same products.
+constexpr double kOfInputGradient = 1.06;
+// Of the time in which memory could carry the operands and the result, what is not hidden.
+constexpr double kExposedMemory = 0.17;
+// Of few tiles the library divides the depth into parts, of this depth at least on average.
+constexpr double kDepthOfPart = 2048;
 // Tiles of the library, and how their rates compare: a smaller tile reads its operands more often.
 struct Tile {
   double rows, columns, rate;
 };
-constexpr Tile kTiles[] = {{128, 256, 1.0}, {128, 128, 0.94}, {64, 128, 0.85}, {64, 64, 0.7}};
+constexpr Tile kTiles[] = {{128, 256, 1.0}, {128, 128, 0.97}, {64, 128, 0.95}, {64, 64, 0.7}};
 
-// Of attention, the part of the matrix peak: on Hopper the rates that kernels.md expects from the products of
-// warpgroups, 0.45 forward and 0.35 backward for heads of 128; half of it for heads of 64, whose exponentials
-// take as long as the products; 0.5 and 0.4 with mma.sync on older kinds (FlashAttention-2's published rates
-// on A100: 0.55 to 0.65 and 0.45 to 0.55, without a causal mask).
-// An H100 measured later: 0.32, 0.49 and 0.60 forward at 1k, 4k and 16k tokens, and 0.22, 0.32 and 0.38
-// backward.
-constexpr double kAttentionForward = 0.45, kAttentionBackward = 0.35;
-constexpr double kOldAttentionForward = 0.5, kOldAttentionBackward = 0.4;
+// Of attention, the part of the matrix peak before Hopper, with heads of 128 (FlashAttention-2's published
+// rates on A100: 0.55 to 0.65 and 0.45 to 0.55, without a causal mask).
+constexpr double kAttentionForward = 0.5, kAttentionBackward = 0.4;
 constexpr double kHalfHead = 64;  // extent of heads at which half of these rates is lost, relative to 128
 
-// Ops that memory bounds reach 0.85 of the published bandwidth, a copy and the optimizer 0.9 (an H200 copies
-// 4.3 of its 4.8 TB/s), after 2 us. An H100 measured later (bench/results/h100.md): sums and activations
-// 0.88, norms 0.8, rotation 0.7, AdamW and Lion 0.87; 8-bit AdamW 0.45, as its codes take arithmetic.
-constexpr double kShareOfMemory = 0.85, kShareOfCopies = 0.9, kShareOf8BitAdamw = 0.45, kStartSeconds = 2e-6;
+// What an op takes besides its products and bytes, from its enqueued neighbor's end.
+constexpr double kStartSeconds = 2e-6, kStartOfProduct = 4.5e-6;
+// Of ops that memory bounds: the part of the published bandwidth that they reach, and what their own kernels
+// before and after add to the start. Measured on an H100 and an H200 (bench/results/h100.md, h200.md).
+struct MemoryOp {
+  std::string_view name;
+  double share, more_seconds = 0;
+};
+constexpr double kShareOfMemory = 0.85;
+constexpr MemoryOp kMemoryOps[] = {
+    {"copy", 0.9},
+    {"fill", 0.9},
+    {"rmsnorm_forward", 0.77},
+    {"layernorm_forward", 0.77},
+    {"rmsnorm_backward", 0.76, 10e-6},  // whose sums over rows take a second kernel
+    {"layernorm_backward", 0.76, 10e-6},
+    {"bias_backward", 0.76, 6e-6},
+    {"qk_norm_forward", 0.6},
+    {"qk_norm_backward", 0.35, 10e-6},
+    {"rope_forward", 0.63},
+    {"rope_backward", 0.63},
+    {"gather_rows", 0.75},
+    {"scatter_rows", 0.75},
+    {"embedding_forward", 0.8},
+    {"embedding_backward", 0.6, 30e-6},  // it sorts the tokens first
+    {"cross_entropy_forward", 0.75},
+    {"cross_entropy_backward", 0.64},
+    {"dropout_forward", 0.69},
+    {"dropout_backward", 0.69},
+    {"dequantize_four_bit", 0.78},
+    {"quantize_four_bit", 0.44},
+    {"adamw8bit", 0.45},  // whose codes take arithmetic
+};
 // What such an op takes of the multiprocessors that a product beside it could use: assumed.
 constexpr double kProcessorsOfMemoryOps = 0.3;
 
-double attention_share(const GpuModel& gpu, const OpCall& op) {
-  const bool hopper = gpu.multiprocessors >= 114 && gpu.matrix_tflops >= 700,
-             forward = op.name == "attention_forward";
-  const double most = hopper ? (forward ? kAttentionForward : kAttentionBackward)
-                             : (forward ? kOldAttentionForward : kOldAttentionBackward);
-  const double head = static_cast<double>(op.shape[4]);
-  return most * std::min(1.0, 2 * head / (head + kHalfHead) * 0.75);
+double attention_seconds(const GpuModel& gpu, const OpCall& op, int64_t seq_len, double matrix_rate) {
+  if (gpu.multiprocessors >= 114 && gpu.matrix_tflops >= 700)
+    return hopper_attention_seconds(op, seq_len, matrix_rate, gpu.multiprocessors);
+  const double most = op.name == "attention_forward" ? kAttentionForward : kAttentionBackward,
+               head = static_cast<double>(op.shape[4]);
+  return attention_flops(op, seq_len) /
+         (matrix_rate * most * std::min(1.0, 2 * head / (head + kHalfHead) * 0.75));
 }
 
-double share_of_memory(const OpCall& op) {
-  if (op.name == "adamw8bit") return kShareOf8BitAdamw;
-  const bool copies = op.name == "copy" || op.name == "fill" || op.name == "adamw" || op.name == "lion";
-  return copies ? kShareOfCopies : kShareOfMemory;
+MemoryOp memory_op(const OpCall& op) {
+  const auto found = std::find_if(std::begin(kMemoryOps), std::end(kMemoryOps),
+                                  [&](const MemoryOp& of) { return of.name == op.name; });
+  return found == std::end(kMemoryOps) ? MemoryOp{op.name, kShareOfMemory} : *found;
 }
 
 double matrix_rate(const Cluster& c, const OpCall& op) {
@@ -70,18 +98,20 @@ OpTime published_time(const Cluster& cluster, const OpCall& op, int64_t seq_len,
     const double rate = cluster.host_gbps * 1e9;
     return {.seconds = op.bytes / rate + kStartSeconds, .memory = rate / memory_rate};
   }
-  double seconds = kStartSeconds + profile.seconds_per_op;
-  double memory_seconds = op.bytes / (memory_rate * share_of_memory(op));
+  const MemoryOp kind = memory_op(op);
+  double seconds = kStartSeconds + kind.more_seconds + profile.seconds_per_op;
+  double memory_seconds = op.bytes / (memory_rate * kind.share);
   if (is_product(op.name)) {
+    seconds += kStartOfProduct - kStartSeconds;
     const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
     const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);
-    seconds += std::max(products, memory_seconds);
+    seconds += std::max(products, memory_seconds) + kExposedMemory * std::min(products, memory_seconds);
     return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
   }
   if (is_attention(op.name)) {
-    const double flops = attention_flops(op, seq_len);
-    const double rate = matrix_rate(cluster, op) * attention_share(cluster.gpu, op) * profile.attention;
-    seconds += std::max(flops / rate, memory_seconds);
+    const double products =
+        attention_seconds(cluster.gpu, op, seq_len, matrix_rate(cluster, op)) / profile.attention;
+    seconds += std::max(products, memory_seconds);
     return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
   }
   memory_seconds *= profile.other_bytes;
@@ -101,16 +131,6 @@ double work_of(const OpCall& op, int64_t seq_len) {
   return is_attention(op.name) ? attention_flops(op, seq_len) : op.bytes;
 }
 
-double attention_flops(const OpCall& op, int64_t seq_len) {
-  const auto& [rows, heads, keys, key_heads, head_size, documents, mask] = op.shape;
-  if (documents < rows || seq_len <= 1) return op.flops;
-  const double T = static_cast<double>(seq_len), window = static_cast<double>(mask - 1);
-  double keys_of_query = mask > 0 ? T / 2 : T;
-  if (mask > 1 && window < T) keys_of_query = std::min(keys_of_query, window * (1 - window / (2 * T)));
-  const double forward = 4.0 * static_cast<double>(rows * heads * head_size) * keys_of_query;
-  return op.name == "attention_forward" ? forward : 2.5 * forward;
-}
-
 double most_of_matrix_peak() { return kLargestProducts; }
 
 double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags) {
@@ -118,17 +138,16 @@ double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, 
   for (const Tile& tile : kTiles) {
     const double tiles =
         std::ceil(static_cast<double>(M) / tile.rows) * std::ceil(static_cast<double>(N) / tile.columns);
-    // Of few tiles the library divides the depth, so that there are enough; a part must be deep itself.
     const double parts = std::clamp(std::floor(gpu.multiprocessors / tiles), 1.0,
-                                    std::max(1.0, static_cast<double>(K) / 1024));
+                                    std::max(1.0, static_cast<double>(K) / kDepthOfPart));
     const double depth = static_cast<double>(K) / parts,
                  waves = std::ceil(tiles * parts / gpu.multiprocessors);
     const double used = static_cast<double>(M) * static_cast<double>(N) / (tiles * tile.rows * tile.columns) *
                         tiles * parts / (waves * gpu.multiprocessors);
     best = std::max(best, tile.rate * used * depth / (depth + kHalfDepth));
   }
-  const bool of_weight = (flags & 1) != 0, of_input = (flags & 3) == 0;
-  return kLargestProducts * best * (of_weight ? kOfWeightGradient : of_input ? kOfInputGradient : 1.0);
+  const bool of_input = (flags & 3) == 0;
+  return std::min(kLargestProducts, kInDepth * best) * (of_input ? kOfInputGradient : 1.0);
 }
 
 OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const OpProfile& profile) {

@@ -28,8 +28,6 @@ OpTime op_time(const Cluster& cluster, const OpCall& op, int64_t seq_len, const 
 
 bool is_product(std::string_view op);
 bool is_attention(std::string_view op);
-// The work of an attention op on sequences of this length.
-double attention_flops(const OpCall& op, int64_t seq_len);
 // What the time of an op is proportional to: its flops, or its bytes where memory bounds it.
 double work_of(const OpCall& op, int64_t seq_len);
 // The part of the matrix peak that the largest products reach.

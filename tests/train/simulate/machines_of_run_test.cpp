@@ -42,13 +42,13 @@ TEST_CASE("a run on CPUs has machines once its ops were timed, with the measured
   CHECK(simulate_step(setup, *slower).seconds > simulate_step(setup, *machines).seconds);
 }
 
-TEST_CASE(
-    "a run on a known GPU has the measured rates of products and, with updates on the host, of its memory") {
+TEST_CASE("a run on a known GPU has the measured rates of products and, with updates on the host, of these") {
   if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const RunSetup setup = setup_of(1, DeviceChoice::cuda);
   CHECK(!machines_of_run(setup, "an unknown GPU", {.products = 1e12}));
   const auto usual = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 700e12});
-  const auto measured = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 350e12, .copies = 60e9});
+  const auto measured =
+      machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 350e12, .updates = 60e9});
   REQUIRE((usual && measured));
   CHECK(measured->gpu.matrix_tflops == doctest::Approx(usual->gpu.matrix_tflops / 2));
   CHECK(usual->update_gbps < 60);

@@ -3,6 +3,7 @@
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/test.h"
+#include "train/simulate/attention_times.h"
 #include "train/simulate/op_times.h"
 
 using namespace flatshard;
