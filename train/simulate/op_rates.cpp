@@ -220,7 +220,6 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
   small.layers = std::min<int64_t>(model.layers, 2);
   small.full_attention_blocks.clear();
   small.no_rope_blocks.clear();
-  small.adapters.clear();
   small.quantized.clear();
   small.vocab = std::min(model.vocab, kMostVocab);
   const int64_t queries = model.heads / model.kv_heads,

@@ -41,6 +41,15 @@ TEST_CASE("a product has a rate between those of similar products, nearer to the
   CHECK(rate(product(1024, 1024, 1024, 1)) == doctest::Approx(0.5e9).epsilon(0.001));
 }
 
+TEST_CASE("a 4-bit product takes the time of a product and of decoding its weight") {
+  CpuRates with_decoding = rates();
+  with_decoding.ops.push_back({{.name = "dequantize_four_bit", .shape = {1000}, .bytes = 2500}, 4e-6});
+  OpCall op = product(128, 256, 128, 0);
+  op.name = "four_bit_product";
+  CHECK(cpu_op_time(with_decoding, op, 1).seconds ==
+        doctest::Approx(seconds(product(128, 256, 128, 0)) + 256 * 128 * 4e-9));
+}
+
 TEST_CASE("another op takes the time of its bytes, at the rate that was timed and no faster than memory") {
   CHECK(seconds(norm(1000)) == doctest::Approx(1e-3));
   CHECK(seconds(norm(5000)) == doctest::Approx(5e-3));

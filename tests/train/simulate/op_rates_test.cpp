@@ -66,6 +66,25 @@ TEST_CASE("products are timed with many rows and with few") {
   CHECK(rows.contains(512));
 }
 
+TEST_CASE("products of adapters are timed, and the decoding of 4-bit weights") {
+  RunSetup setup = setup_of("llama", Precision::fp32, true);
+  constexpr int64_t kRank = 5;
+  setup.model.adapters = {{"model.layers.0.self_attn.q_proj", {.rank = kRank, .scale = 1}},
+                          {"model.layers.2.mlp.down_proj", {.rank = kRank, .scale = 1}}};
+  setup.model.quantized = {{"model.layers.0.mlp.up_proj", {.nested = true}}};
+  std::set<int64_t> depths, widths;
+  bool decodes = false;
+  for (const TimedOp& op : time_ops(setup, 1e9)) {
+    decodes = decodes || op.op.name == "dequantize_four_bit";
+    if (op.op.name != "gemm") continue;
+    depths.insert(op.op.shape[2]);
+    widths.insert(op.op.shape[0]);
+  }
+  CHECK(decodes);
+  CHECK(depths.contains(kRank));
+  CHECK(widths.contains(kRank));
+}
+
 TEST_CASE("the smaller model keeps heads and proportions, and is no larger than the run's") {
   ModelConfig model{.family = "llama",
                     .layers = 32,
