@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "build_config.h"
+#include "runtime/check.h"
 #include "runtime/cuda.h"
 
 namespace flatshard {
@@ -61,9 +62,12 @@ void KernelSpans::launched(int row, void* stream) {
   if (op.begin) op.end = now(stream);
 }
 
-void KernelSpans::end_scope(int row, void* stream, std::string_view what, Moment begin) {
-  close(open_[row]);
-  pending_.push_back({row, std::string(what), std::move(begin), now(stream)});
+void KernelSpans::end_scope(int row, void* stream, std::string_view what, Moment begin) noexcept {
+  try {
+    close(open_[row]);
+    pending_.push_back({row, std::string(what), std::move(begin), now(stream)});
+  } catch (const Error&) {  // in a destructor, possibly of a scope that an exception leaves
+  }
 }
 
 Trace::Clock::time_point KernelSpans::host_time(const Moment& moment) const {

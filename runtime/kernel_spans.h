@@ -25,10 +25,11 @@ class KernelSpans {
   void start(int row, void* stream, std::string_view what);
   void launched(int row, void* stream);
 
-  // Around several ops: from now() to end_scope().
+  // Around several ops: from now() to end_scope(), which drops the span if the GPU has failed: the next call
+  // reports that.
   using Moment = std::shared_ptr<void>;  // a timing event
   Moment now(void* stream);
-  void end_scope(int row, void* stream, std::string_view what, Moment begin);
+  void end_scope(int row, void* stream, std::string_view what, Moment begin) noexcept;
 
   // Adds the spans whose end the GPU has reached to the trace.
   void collect();

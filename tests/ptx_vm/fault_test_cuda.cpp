@@ -29,6 +29,25 @@ TEST_CASE("a call that meets a fault of earlier work says so, and what to do") {
   CHECK(take_findings().size() == 1);
 }
 
+TEST_CASE("a fault that leaves a scope of a trace is the same error") {
+  Trace trace;
+  StreamGroup streams(Device::cuda(0), {.trace = &trace});
+  Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
+  const Memory memory(Device::cuda(0), 256);
+  const Tensor bytes{memory.data(), DType::u8, {256}, memory.device()};
+  const ScopedOptions late({.stream_order = WorkOrder::comm_late});
+  const std::string error = test::error_of([&] {
+    const TraceSpan span = compute.span("forward", 0);
+    zero(compute, bytes);
+    zero(comm, bytes);  // a race
+    streams.sync_all();
+  });
+  CAPTURE(error);
+  CHECK(error.starts_with("the GPU has failed: "));
+  CHECK(error.find("reported by the wait for stream com") != std::string::npos);
+  CHECK(take_findings().size() == 1);
+}
+
 TEST_CASE("an error of a call itself is not taken for a fault of the device") {
   CHECK(describe_cuda_error(cudaErrorInvalidValue, "cudaMemcpyAsync").starts_with("cudaMemcpyAsync: "));
   for (const cudaError_t status : {cudaErrorMemoryAllocation, cudaErrorNotReady, cudaErrorInvalidDevice})
