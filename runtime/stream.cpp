@@ -205,8 +205,7 @@ void Stream::wait(const Event& event) {
       const bool is_timed = role_ == StreamRole::compute && times_kernels();
       if (is_timed) starts("wait");
       cuda::wait_event(native_, event.native_);
-      if (is_timed) launched();
-      return;
+      return is_timed ? launched() : void();
     }
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });

@@ -93,7 +93,7 @@ class Stream {
   bool planning() const;
   // Whether ops pass their calls to note(): a recording gets the work that this planning stream drops, or a
   // trace times the work of a GPU.
-  bool recorded() const { return recording_ != nullptr || times_kernels(); }
+  bool recorded() const { return recording_ != nullptr || (times_kernels() && !is_host_side_); }
   void note(const OpCall& op) const;
   // Whether a trace times the work of this stream with events. An op then lasts from starts() to the last
   // launched() before the next op.
