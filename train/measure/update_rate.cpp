@@ -1,6 +1,5 @@
 #include "train/measure/update_rate.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "kernels/adamw.h"

@@ -11,9 +11,10 @@
 namespace flatshard {
 namespace {
 
-// Products, from 15 of an H100 and from 30 of steps of two models on an H200 (bench/results/h200.md), which
-// these numbers meet within 8 % on average. The part of the published peak that products reach at most, and
-// would reach in infinite depth if it did not limit them; the depth at which half of that is reached.
+// Products, from 14 of an H100 and from 30 of two traced steps of a model on an H200 (bench/results/h200.md),
+// which these numbers meet within 8 % (the root of the mean square). The part of the published peak that
+// products reach at most, and would reach in infinite depth if it did not limit them; the depth at which half
+// of that is reached.
 constexpr double kLargestProducts = 0.74, kInDepth = 0.9, kHalfDepth = 256;
 // The gradient of the input is faster, with the same products.
 constexpr double kOfInputGradient = 1.06;
@@ -32,10 +33,12 @@ constexpr Tile kTiles[] = {{128, 256, 1.0}, {128, 128, 0.97}, {64, 128, 0.95}, {
 constexpr double kAttentionForward = 0.5, kAttentionBackward = 0.4;
 constexpr double kHalfHead = 64;  // extent of heads at which half of these rates is lost, relative to 128
 
-// What an op takes besides its products and bytes, from its enqueued neighbor's end.
+// What an op takes besides its products and bytes: the time between two events around it, less what the
+// events of all ops add to a step.
 constexpr double kStartSeconds = 2e-6, kStartOfProduct = 4.5e-6;
 // Of ops that memory bounds: the part of the published bandwidth that they reach, and what their own kernels
-// before and after add to the start. Measured on an H100 and an H200 (bench/results/h100.md, h200.md).
+// before and after add to the start. Rounded, from cases of an H100 and traced steps on an H200
+// (bench/results/h100.md, h200.md); that of qk_norm_backward is assumed.
 struct MemoryOp {
   std::string_view name;
   double share, more_seconds = 0;
