@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "runtime/arena.h"
@@ -12,44 +12,65 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kFloats = 1 << 20;  // per rank
-constexpr int kRounds = 6;
+constexpr int64_t kMostFloats = 1 << 20;  // per rank
+constexpr int kRounds = 9;
+// More than the caches hold: a step finds what it exchanges in memory.
+constexpr int64_t kBytes = 128 << 20;
 
-// The time that the slowest rank takes for `call` on a buffer of floats, in the best of a few rounds. The
-// buffer has one part for each rank; `part` is memory for another.
+template <typename T>
+T median(std::vector<T> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Of a rank, as large as its part of a unit: small exchanges reach a third of the rate of large ones.
+int64_t floats_of_unit(const RunSetup& setup, int ranks) {
+  std::vector<int64_t> sizes;
+  for (const ParamList& unit : setup.units_of_model->units()) sizes.push_back(unit.parameter_count());
+  return std::clamp<int64_t>(median(std::move(sizes)) / ranks, 1, kMostFloats);
+}
+
+// The time that the slowest rank takes for `call`, the median of a few rounds. Each is given a buffer of its
+// own, as far as kBytes reach: `full` has one part for each rank, and `part` is memory for another.
 using Call = std::function<void(Communicator& comm, Stream& on, const Tensor& full, const Tensor& part)>;
-double best_seconds(World& world, const RunSetup& setup, int64_t floats_per_rank, const Call& call) {
+double median_seconds(World& world, const RunSetup& setup, int64_t floats_per_rank, const Call& call) {
   const std::unique_ptr<Communicator> comm =
       make_communicator(world, "bandwidth", 0, setup.transport, setup.device);
   Arena arena("bandwidth", Device::cpu(), Placement::pinned);
   StreamGroup planning(setup.device, {.planning = true}), streams(setup.device);
   Stream& stream = streams.add("bandwidth", StreamRole::comm);
-  const int64_t floats = floats_per_rank * world.size();
-  const Memory memory(setup.device, (floats + floats_per_rank) * size_of(DType::f32));
-  const Tensor all{memory.data(), DType::f32, {floats + floats_per_rank}, setup.device},
-      full = all.slice(0, floats), part = all.slice(floats, floats + floats_per_rank);
-  call(*comm, planning.add("bandwidth", StreamRole::comm), full, part);
+  const int64_t floats = floats_per_rank * world.size(), of_round = floats + floats_per_rank,
+                buffers = std::clamp<int64_t>(kBytes / (of_round * size_of(DType::f32)), 1, kRounds);
+  const Memory memory(setup.device, buffers * of_round * size_of(DType::f32));
+  const Tensor all{memory.data(), DType::f32, {buffers * of_round}, setup.device};
+  const auto call_in = [&](int64_t buffer, Stream& on) {
+    const Tensor both = all.slice(buffer * of_round, (buffer + 1) * of_round);
+    call(*comm, on, both.slice(0, floats), both.slice(floats, of_round));
+  };
+  call_in(0, planning.add("bandwidth", StreamRole::comm));
   comm->reserve_workspace(arena);
   arena.commit();
   comm->reserve_workspace(arena);
   zero(stream, all);
   stream.sync();
-  double best = INFINITY;
+  std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {
     world.barrier("bandwidth");
     const auto begin = std::chrono::steady_clock::now();
-    call(*comm, stream, full, part);
+    call_in(round % buffers, stream);
     stream.sync();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::vector<double> all_seconds = world.all_gather({&seconds, 1}, "bandwidth");
-    best = std::min(best, *std::max_element(all_seconds.begin(), all_seconds.end()));
+    rounds.push_back(*std::max_element(all_seconds.begin(), all_seconds.end()));
   }
-  return best;
+  return median(std::move(rounds));
 }
 
 double rate_of(const Call& call, const RunSetup& setup, World& world) {
-  const double seconds = best_seconds(world, setup, kFloats, call);
-  return static_cast<double>(kFloats * (world.size() - 1) * size_of(DType::f32)) / seconds;
+  const int64_t floats = floats_of_unit(setup, world.size());
+  const double seconds = median_seconds(world, setup, floats, call);
+  return static_cast<double>(floats * (world.size() - 1) * size_of(DType::f32)) / seconds;
 }
 
 }  // namespace
@@ -72,11 +93,11 @@ double reduce_rate(const RunSetup& setup, World& world) {
 
 double all_reduce_seconds(const RunSetup& setup, World& world, int64_t bytes) {
   const int64_t floats = std::max<int64_t>(1, bytes / size_of(DType::f32) / world.size());
-  return best_seconds(world, setup, floats,
-                      [](Communicator& comm, Stream& on, const Tensor& full, const Tensor& part) {
-                        comm.reduce_scatter(on, part, full, "all-reduce");
-                        comm.all_gather(on, full, part, "all-reduce");
-                      });
+  return median_seconds(world, setup, floats,
+                        [](Communicator& comm, Stream& on, const Tensor& full, const Tensor& part) {
+                          comm.reduce_scatter(on, part, full, "all-reduce");
+                          comm.all_gather(on, full, part, "all-reduce");
+                        });
 }
 
 double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token) {

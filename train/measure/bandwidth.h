@@ -12,11 +12,12 @@ struct Bandwidth {
   bool measured = false;        // at startup, otherwise taken from the config
 };
 
-// parallel.bandwidth_gbps, or if it is 0 the rate of a few all-gathers, which take some hundredths of a
-// second. Collective: all ranks call it.
+// parallel.bandwidth_gbps, or if it is 0 the rate of a few all-gathers of the size of the run's units, which
+// take some hundredths of a second. Collective: all ranks call it.
 Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
-// The bytes per second that each rank receives in a reduce-scatter of the communication library. Collective.
+// The bytes per second that each rank receives in a reduce-scatter of the communication library, of that size
+// as well. Collective.
 double reduce_rate(const RunSetup& setup, World& world);
 
 // The time of an all-reduce of about so many bytes, at least one float for each rank, as a reduce-scatter and

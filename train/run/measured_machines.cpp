@@ -1,10 +1,42 @@
 #include "train/run/measured_machines.h"
 
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <vector>
+
 #include "train/measure/copy_rate.h"
 #include "train/measure/update_rate.h"
 #include "train/simulate/machines_of_run.h"
 
 namespace flatshard {
+namespace {
+
+// Ranks that share processors time their ops in turn, as many at once as have processors of their own. Timed
+// together, an op that ends before the system gives its processor to another rank seems to share nothing.
+std::vector<TimedOp> time_ops_in_turn(const RunSetup& setup, World& world, double products) {
+  const double slowed = slowed_by_sharing(setup);
+  const std::vector<double> all_slowed = world.all_gather({&slowed, 1}, "timing ops");
+  const auto turns = static_cast<int>(std::ceil(*std::max_element(all_slowed.begin(), all_slowed.end())));
+  const auto mine = setup.hosts.begin() + world.rank();
+  const auto earlier = std::count(setup.hosts.begin(), mine, *mine);
+  std::vector<TimedOp> ops;
+  std::exception_ptr failure;  // after which the other ranks still have their turns
+  for (int turn = 0; turn < turns; ++turn) {
+    world.barrier("timing ops");
+    if (earlier % turns != turn) continue;
+    try {
+      ops = time_ops(setup, products * slowed);  // which all ranks measured at once
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  for (TimedOp& op : ops) op.seconds *= slowed;
+  return ops;
+}
+
+}  // namespace
 
 std::optional<Cluster> measured_machines(const RunSetup& setup, World& world, const MatrixPeak& peak,
                                          const Bandwidth& bandwidth) {
@@ -13,7 +45,7 @@ std::optional<Cluster> measured_machines(const RunSetup& setup, World& world, co
   if (on_cpu) rates.copies = copy_rate(world);
   if (!on_cpu && setup.config.parallel.offload) rates.updates = update_rate(world);
   if (on_cpu && bandwidth.measured) rates.reduced = reduce_rate(setup, world);
-  if (on_cpu) rates.ops = time_ops(setup, rates.products);
+  if (on_cpu) rates.ops = time_ops_in_turn(setup, world, rates.products);
   return machines_of_run(setup, peak.gpu, rates);
 }
 

@@ -17,6 +17,11 @@ int ranks_on_host(const RunSetup& setup) {
   return static_cast<int>(std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front()));
 }
 
+// How many a rank has to itself: it may be allowed to use all of its host, as the other ranks there are.
+double processors_of_rank(int ranks) {
+  return std::min<double>(usable_processors(), static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks);
+}
+
 // The measured bandwidth is that of the slowest part of the way.
 void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   if (bytes_per_second <= 0) return;
@@ -30,11 +35,6 @@ void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   c.nic_gbps = gbps;
   c.nic_efficiency = 1;
   c.tiers.clear();
-}
-
-// How many a rank has to itself: it may be allowed to use all of its host, as the other ranks there are.
-double processors_of_rank(int ranks) {
-  return std::min<double>(usable_processors(), static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks);
 }
 
 Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
@@ -60,6 +60,12 @@ Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
 
 double taken_by_exchange(int threads, double processors) {
   return std::clamp((threads + 1 - processors) / threads, 0.0, 1.0);
+}
+
+double slowed_by_sharing(int threads, double processors) { return std::max(1.0, threads / processors); }
+
+double slowed_by_sharing(const RunSetup& setup) {
+  return slowed_by_sharing(thread_count(), processors_of_rank(ranks_on_host(setup)));
 }
 
 std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,

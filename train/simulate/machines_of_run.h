@@ -28,4 +28,8 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
 // The share of a rank's compute threads that a running exchange takes, which has a thread of its own.
 double taken_by_exchange(int threads, double processors);
 
+// How many times as long as alone the compute threads of a rank take if other ranks share its processors.
+double slowed_by_sharing(int threads, double processors);
+double slowed_by_sharing(const RunSetup& setup);
+
 }  // namespace flatshard

@@ -15,7 +15,7 @@ struct TimedOp {
   double seconds = 0;
 };
 
-// Takes about a second, in which all ranks measure. `products` is the rate of matrix products of a rank.
+// Takes about a second. `products` is the rate of matrix products of a rank.
 // Empty for models that read images.
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products);
 

@@ -62,6 +62,13 @@ TEST_CASE("an exchange takes a processor from the compute threads of a rank that
   CHECK(taken_by_exchange(1, 0.5) == 1);  // two ranks share a processor
 }
 
+TEST_CASE("ranks that share processors take longer by how many share one") {
+  CHECK(slowed_by_sharing(1, 2) == 1);
+  CHECK(slowed_by_sharing(1, 1) == 1);
+  CHECK(slowed_by_sharing(1, 0.5) == 2);
+  CHECK(slowed_by_sharing(4, 3) == doctest::Approx(4.0 / 3));
+}
+
 TEST_CASE("between hosts, the measured bandwidth is that of the network") {
   const RunSetup setup = setup_of(4, DeviceChoice::cpu, {.hosts = {0, 0, 1, 1}});
   const auto machines =
