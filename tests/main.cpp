@@ -74,6 +74,13 @@ class TemporaryFolder {
   std::filesystem::path before_, path_;
 };
 
+// What matches names with `words` in them; doctest takes a comma for the end of a filter.
+std::string filter_for(const std::string& words) {
+  std::string filter = "*";
+  for (const char c : words) (c == ',' || c == '\\' ? filter += '\\' : filter) += c;
+  return filter + "*";
+}
+
 REGISTER_LISTENER("counter", 1, Counter);
 
 }  // namespace
@@ -114,12 +121,12 @@ int main(int argc, char** argv) {
   const TemporaryFolder folder(keep);
   context.setOption("no-intro", true);
   context.applyCommandLine(static_cast<int>(options.size()), options.data());
-  if (!name.empty()) context.addFilter("test-case", ("*" + name + "*").c_str());
+  if (!name.empty()) context.addFilter("test-case", filter_for(name).c_str());
   int result = context.run();
   if (!name.empty() && !context.shouldExit() && counts.passed + counts.failed == 0 &&
       counts.skipped.empty()) {
     context.clearFilters();
-    context.addFilter("source-file", ("*" + name + "*").c_str());
+    context.addFilter("source-file", filter_for(name).c_str());
     result = context.run();
   }
   if (context.shouldExit()) return result;
