@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "runtime/arena.h"
+#include "runtime/median.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
@@ -16,13 +17,6 @@ constexpr int64_t kMostFloats = 1 << 20;  // per rank
 constexpr int kRounds = 9;
 // More than the caches hold: a step finds what it exchanges in memory.
 constexpr int64_t kBytes = 128 << 20;
-
-template <typename T>
-T median(std::vector<T> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Of a rank, as large as its part of a unit: small exchanges reach a third of the rate of large ones.
 int64_t floats_of_unit(const RunSetup& setup, int ranks) {

@@ -9,6 +9,7 @@
 
 #include "runtime/check.h"
 #include "runtime/log.h"
+#include "runtime/median.h"
 #include "runtime/text.h"
 
 namespace flatshard {
@@ -129,10 +130,8 @@ std::string Progress::line_of(const StepMetrics& m) const {
 }
 
 double Progress::seconds_left(int64_t completed) const {
-  std::vector<double> seconds(recent_.begin(), recent_.end());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle * static_cast<double>(std::max<int64_t>(0, total_steps_ - completed));
+  const double seconds = median(std::vector<double>(recent_.begin(), recent_.end()));
+  return seconds * static_cast<double>(std::max<int64_t>(0, total_steps_ - completed));
 }
 
 }  // namespace flatshard

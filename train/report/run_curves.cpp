@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/median.h"
+
 namespace flatshard {
 namespace {
 
@@ -35,10 +37,7 @@ void SampledMedian::add(double value) {
 
 std::optional<double> SampledMedian::value() const {
   if (values_.empty()) return {};
-  std::vector<double> values = values_;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(values_);
 }
 
 RunCurves::RunCurves(const std::vector<StepMetrics>& all) {

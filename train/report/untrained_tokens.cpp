@@ -10,6 +10,7 @@
 #include "model/names.h"
 #include "runtime/check.h"
 #include "runtime/log.h"
+#include "runtime/median.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "text/tokenizer/tokenizer.h"
@@ -90,12 +91,6 @@ Features features_of(Embedding& embedding) {
     });
   });
   return f;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // Counts how often the file has each token.

@@ -12,6 +12,7 @@
 #include "kernels/init.h"
 #include "kernels/sum_squares.h"
 #include "model/model.h"
+#include "runtime/median.h"
 #include "runtime/memory.h"
 #include "runtime/trace.h"
 
@@ -85,12 +86,8 @@ class SmallStep {
       seconds[op].push_back(std::chrono::duration<double>(end - begin).count());
     });
     std::vector<TimedOp> timed;
-    for (size_t i = 0; i < seconds.size(); ++i) {
-      if (seconds[i].empty()) continue;
-      const auto middle = seconds[i].begin() + static_cast<int64_t>(seconds[i].size() / 2);
-      std::nth_element(seconds[i].begin(), middle, seconds[i].end());
-      timed.push_back({recording_.ops()[i], *middle});
-    }
+    for (size_t i = 0; i < seconds.size(); ++i)
+      if (!seconds[i].empty()) timed.push_back({recording_.ops()[i], median(seconds[i])});
     return timed;
   }
 
