@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostFloats = 1 << 20;  // per rank
 constexpr int kRounds = 9;
-// More than the caches hold: a step finds what it exchanges in memory.
+// Larger than most caches, in which a step rarely finds what it exchanges.
 constexpr int64_t kBytes = 128 << 20;
 
 // Of a rank, as large as its part of a unit: small exchanges reach a third of the rate of large ones.
@@ -26,7 +26,8 @@ int64_t floats_of_unit(const RunSetup& setup, int ranks) {
 }
 
 // The time that the slowest rank takes for `call`, the median of a few rounds. Each is given a buffer of its
-// own, as far as kBytes reach: `full` has one part for each rank, and `part` is memory for another.
+// own, as far as kBytes reach: `full` has one part for each rank, and `part` is memory for another. On a GPU,
+// whose memory a run may fill, all share one.
 using Call = std::function<void(Communicator& comm, Stream& on, const Tensor& full, const Tensor& part)>;
 double median_seconds(World& world, const RunSetup& setup, int64_t floats_per_rank, const Call& call) {
   const std::unique_ptr<Communicator> comm =
@@ -35,8 +36,9 @@ double median_seconds(World& world, const RunSetup& setup, int64_t floats_per_ra
   StreamGroup planning(setup.device, {.planning = true}), streams(setup.device);
   Stream& stream = streams.add("bandwidth", StreamRole::comm);
   const int64_t floats = floats_per_rank * world.size(), of_round = floats + floats_per_rank,
-                buffers = std::clamp<int64_t>(kBytes / (of_round * size_of(DType::f32)), 1, kRounds);
-  const Memory memory(setup.device, buffers * of_round * size_of(DType::f32));
+                bytes = of_round * size_of(DType::f32),
+                buffers = setup.device.is_cuda() ? 1 : std::clamp<int64_t>(kBytes / bytes, 1, kRounds);
+  const Memory memory(setup.device, buffers * bytes);
   const Tensor all{memory.data(), DType::f32, {buffers * of_round}, setup.device};
   const auto call_in = [&](int64_t buffer, Stream& on) {
     const Tensor both = all.slice(buffer * of_round, (buffer + 1) * of_round);

@@ -15,8 +15,8 @@ struct TimedOp {
   double seconds = 0;
 };
 
-// Takes about a second. `products` is the rate of matrix products of a rank.
-// Empty for models that read images.
+// Takes about a second. `products` is the rate of matrix products of a rank. Empty for models that read
+// images.
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products);
 
 // The model that time_ops() runs: of this width, or of the run's if that is smaller.
