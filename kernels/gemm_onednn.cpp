@@ -1,6 +1,7 @@
 // Tiles of a matrix product with oneDNN, which selects kernels for the processor. oneDNN runs on one thread,
 // because its own partition of the work, and with it the order of sums, depends on the number of threads.
 
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -36,6 +37,54 @@ memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_leng
   return {{rows, columns}, type_of(dtype), strides};
 }
 
+// Kernels for AVX-512 copy operands themselves.
+bool is_avx512() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  return isa == 0 || (isa & avx512) == avx512;
+}
+
+// An operand of `rows` x `columns` in memory, or a copy of it whose rows are not crowded.
+class Operand {
+ public:
+  // `extent` is that of the other operand: a small one does not repay a copy.
+  Operand(int64_t rows, int64_t columns, int64_t row, const GemmTile& t, bool is_read_down, int64_t extent)
+      : rows_(rows), columns_(columns), row_(row), copy_row_(uncrowded(columns)) {
+    constexpr int64_t kLeastExtent = 64, kMostBytes = 9 << 20;  // of each thread: 512 columns of 4096 rows
+    is_copied_ = is_read_down && t.in == DType::f32 && is_crowded(row) && extent >= kLeastExtent &&
+                 rows * copy_row_ * size_of(t.in) <= kMostBytes && !is_avx512();
+  }
+
+  memory::desc desc(DType dtype, bool transposed) const {
+    const int64_t row = is_copied_ ? copy_row_ : row_;
+    return transposed ? matrix(columns_, rows_, dtype, row, true)
+                      : matrix(rows_, columns_, dtype, row, false);
+  }
+  int64_t scratch_bytes() const {
+    return is_copied_ ? (rows_ * copy_row_ * size_of(DType::f32) + 63) / 64 * 64 : 0;
+  }
+  // The operand to read. Takes its scratch from `scratch`.
+  void* ready(const void* data, char*& scratch) const {
+    if (!is_copied_) return const_cast<void*>(data);
+    auto* const copy = reinterpret_cast<float*>(std::exchange(scratch, scratch + scratch_bytes()));
+    for (int64_t r = 0; r < rows_; ++r)
+      std::memcpy(copy + r * copy_row_, static_cast<const float*>(data) + r * row_,
+                  static_cast<size_t>(columns_) * sizeof(float));
+    return copy;
+  }
+
+ private:
+  int64_t rows_, columns_, row_, copy_row_;
+  bool is_copied_;
+};
+
+Operand operand_a(const GemmTile& t) {
+  return t.transpose_a ? Operand(t.K, t.M, t.lda, t, true, t.N) : Operand(t.M, t.K, t.lda, t, false, t.N);
+}
+Operand operand_b(const GemmTile& t) {
+  return t.transpose_b ? Operand(t.N, t.K, t.ldb, t, false, t.M) : Operand(t.K, t.N, t.ldb, t, true, t.M);
+}
+
 // A factor as a post-op would end in oneDNN's reference loop, which is a hundred times slower.
 void set_factor(dnnl::primitive_attr& attributes, float factor) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -57,8 +106,10 @@ void use_one_thread() {
 class TileProduct {
  public:
   explicit TileProduct(const GemmTile& t)
-      : a_(matrix(t.M, t.K, t.in, t.lda, t.transpose_a)),
-        b_(matrix(t.K, t.N, t.in, t.ldb, t.transpose_b)),
+      : operand_a_(operand_a(t)),
+        operand_b_(operand_b(t)),
+        a_(operand_a_.desc(t.in, t.transpose_a)),
+        b_(operand_b_.desc(t.in, t.transpose_b)),
         c_(matrix(t.M, t.N, t.out, t.ldc, false)),
         bias_({1, t.N}, type_of(t.in), memory::dims{t.N, 1}),
         has_bias_(t.bias),
@@ -77,7 +128,10 @@ class TileProduct {
     primitive_ = dnnl::matmul(description);
   }
 
-  int64_t scratch_bytes() const { return static_cast<int64_t>(scratch_.get_size()); }
+  int64_t scratch_bytes() const {
+    return operand_a_.scratch_bytes() + operand_b_.scratch_bytes() +
+           static_cast<int64_t>(scratch_.get_size());
+  }
 
   void run(const TileData& data) const {
     use_one_thread();
@@ -86,10 +140,11 @@ class TileProduct {
     thread_local std::unordered_map<const TileProduct*, Arguments> bound;
     Arguments& arguments = bound[this];
     if (arguments.empty()) bind(arguments);
-    arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(data.a));
-    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(data.b));
+    char* scratch = static_cast<char*>(data.scratch);
+    arguments.at(DNNL_ARG_SRC).set_data_handle(operand_a_.ready(data.a, scratch));
+    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(operand_b_.ready(data.b, scratch));
     arguments.at(DNNL_ARG_DST).set_data_handle(data.c);
-    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(data.scratch);
+    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
     if (has_bias_) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(data.bias));
     const SignalsBlocked blocked;  // f32 kernels for AVX2 keep a heap address in the stack pointer
     primitive_.execute(stream(), arguments);
@@ -122,6 +177,7 @@ class TileProduct {
 #endif
   }
 
+  Operand operand_a_, operand_b_;
   memory::desc a_, b_, c_, bias_, scratch_;
   bool has_bias_;
   mutable float alpha_;  // oneDNN takes a pointer to non-const

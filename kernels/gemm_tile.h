@@ -24,6 +24,11 @@ struct GemmTile {
 // Whether bf16 tiles are worth running: where the processor has no bf16 instructions, a library's are slow.
 bool has_fast_bf16_tiles();
 
+// Rows that start a multiple of 2 KiB apart meet in a few sets of the L1 cache: a kernel for AVX2 that walks
+// down them takes up to twice as long. uncrowded() is the row length of a copy.
+constexpr bool is_crowded(int64_t row) { return row % 512 == 0; }  // of floats
+constexpr int64_t uncrowded(int64_t row) { return is_crowded(row) ? row + 16 : row; }
+
 // What a back end prepares for a shape. gemm() keeps it for the life of the program.
 class TileProduct;
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile);

@@ -32,17 +32,17 @@ WidenedTile::WidenedTile(const GemmTile& tile) : tile_(tile) {
   if (tile.K > kDepth) products_[2] = last == depth ? products_[1] : make_tile(block(last, false));
   for (const auto& product : products_)
     if (product) product_bytes_ = std::max(product_bytes_, (tile_scratch_bytes(*product) + 63) / 64 * 64);
-  a_bytes_ = aligned(tile.M * depth);
-  b_bytes_ = aligned(tile.N * depth);
+  a_bytes_ = aligned(uncrowded(tile.M) * depth);
+  b_bytes_ = aligned(uncrowded(tile.N) * depth);
   if (tile.out == DType::bf16) c_bytes_ = aligned(tile.M * tile.N);
 }
 
-// The operands of a block are dense, and have the layout of their matrices in scratch.
+// The operands of a block have the layout of their matrices in scratch.
 GemmTile WidenedTile::block(int64_t depth, bool first) const {
   GemmTile f32 = tile_;
   f32.K = depth;
-  f32.lda = tile_.transpose_a ? tile_.M : depth;
-  f32.ldb = tile_.transpose_b ? depth : tile_.N;
+  f32.lda = tile_.transpose_a ? uncrowded(tile_.M) : depth;
+  f32.ldb = tile_.transpose_b ? depth : uncrowded(tile_.N);
   if (tile_.out == DType::bf16) f32.ldc = tile_.N;
   f32.in = f32.out = DType::f32;
   f32.bias = tile_.bias && first;
@@ -68,8 +68,8 @@ void WidenedTile::run(const TileData& data) const {
     const int64_t depth = std::min(kDepth, K - k);
     const bf16* a = static_cast<const bf16*>(data.a) + (transpose_a ? k * lda : k);
     const bf16* b = static_cast<const bf16*>(data.b) + (transpose_b ? k : k * ldb);
-    transpose_a ? convert(wide_a, M, a, lda, depth, M) : convert(wide_a, depth, a, lda, M, depth);
-    transpose_b ? convert(wide_b, depth, b, ldb, N, depth) : convert(wide_b, N, b, ldb, depth, N);
+    transpose_a ? convert(wide_a, uncrowded(M), a, lda, depth, M) : convert(wide_a, depth, a, lda, M, depth);
+    transpose_b ? convert(wide_b, depth, b, ldb, N, depth) : convert(wide_b, uncrowded(N), b, ldb, depth, N);
     const TileProduct& product = *products_[k == 0 ? 0 : k + kDepth < K ? 1 : 2];
     run_tile(product, {.c = rounds ? static_cast<void*>(wide_c) : data.c,
                        .a = wide_a,

@@ -154,6 +154,46 @@ TEST_CASE("a widened tile is the f32 product of its values, rounded once") {
       }
 }
 
+TEST_CASE("gemm is exact where rows are a multiple of 2 KiB apart, which it may copy") {
+  constexpr int64_t M = 512, N = 1024, K = 33;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (int variant = 0; variant < 4; ++variant) {
+      const bool transpose_a = variant & 1, transpose_b = variant & 2;
+      CAPTURE(dtype);
+      CAPTURE(variant);
+      StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+      Stream &stream = streams.add("compute"), &dry = planning.add("compute");
+      Arena arena("arguments", Device::cpu()), scratch("scratch", Device::cpu());
+      const auto make = [&] {
+        return Gemm{.c = arena.alloc(DType::f32, {M, N}),
+                    .a = arena.alloc(dtype, transpose_a ? Shape({K, M}) : Shape({M, K})),
+                    .b = arena.alloc(dtype, transpose_b ? Shape({N, K}) : Shape({K, N})),
+                    .transpose_a = transpose_a,
+                    .transpose_b = transpose_b};
+      };
+      gemm(dry, scratch, make());
+      arena.commit();
+      scratch.commit();
+      const Gemm g = make();
+      std::vector<double> a(g.a.size()), b(g.b.size());
+      for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i * 7 % 11) - 5;  // sums are exact
+      for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<double>(i * 5 % 13) - 6;
+      bench::from_doubles(g.a, a);
+      bench::from_doubles(g.b, b);
+      gemm(stream, scratch, g);
+      stream.sync();
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < M; ++i)
+        for (int64_t j = 0; j < N; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < K; ++k)
+            sum += a[transpose_a ? k * M + i : i * K + k] * b[transpose_b ? j * K + k : k * N + j];
+          wrong += g.c.as<float>()[i * N + j] != static_cast<float>(sum);
+        }
+      CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CAPTURE(dtype);
