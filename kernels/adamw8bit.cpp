@@ -84,7 +84,7 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, const Encoder
   const float scale = *a.grad_scale.as<float>();
   const int64_t decayed = std::clamp<int64_t>(a.decay_end - begin, 0, n);
   Floats largest_m{}, largest_v{};
-  const auto update = [&](int64_t i, Floats old_m, Floats old_v, auto lanes) [[gnu::always_inline]] {
+  const auto update = [&](int64_t i, Floats old_m, Floats old_v, auto lanes) __attribute__((always_inline)) {
     const Floats gradient = load(g + i, lanes) * scale;
     const Floats mean = fma(beta1, old_m, c.one_minus_beta1 * gradient);
     const Floats square = fma(beta2, old_v, c.one_minus_beta2 * gradient * gradient);
