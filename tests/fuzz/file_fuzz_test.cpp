@@ -378,6 +378,46 @@ TEST_CASE("the records of a dataset are samples, or are refused with their place
                });
 }
 
+TEST_CASE(
+    "pairs, labels and rollouts become documents, or are refused with their place and the right reason") {
+  check_corpus(
+      "answers",
+      {
+          {"pairs", ""},
+          {"labels", ""},
+          {"chat_labels", ""},
+          {"rollouts", ""},
+          {"logprobs", ""},
+          {"nothing", ""},
+          {"no_difference", "fuzz.jsonl:2: of \"chosen\" and \"rejected\" one begins with the other"},
+          {"unlike_labels", "one completion is a text, the other a list of messages"},
+          {"label_number", "fuzz.jsonl:1: must have \"prompt\", \"completion\" and \"label\""},
+          {"two_advantages", "has more than one of \"advantage\", \"advantages\" and \"reward\""},
+          {"no_group", "has a \"reward\", so it must have a \"group\""},
+          {"group_list", "\"group\", which is a text or a number"},
+          {"group_returns", "fuzz.jsonl:3: is of group 1, which ended before"},
+          {"few_advantages", "has 1 advantages for 2 trained tokens"},
+          {"some_logprobs", "fuzz.jsonl:2: has no \"logprobs\", unlike the rollouts before"},
+          {"large_advantage", "\"advantage\" has 1e+39, which is outside the range"},
+          {"large_token", "\"prompt_ids\" has 2147483648, which is not a token"},
+          {"unknown_token", "has the token 2147483647, which is outside the vocabulary"},
+      });
+}
+
+TEST_CASE("a column of token values is read, or refused for the right reason") {
+  check_corpus("token_column", {
+                                   {"three", ""},
+                                   {"nothing", "is not a column of token values"},
+                                   {"short", "is not a column of token values"},
+                                   {"other_magic", "is not a column of token values"},
+                                   {"cut_off", "it is cut off or damaged"},
+                                   {"many_values", "9223372036854775808 values: it is cut off or damaged"},
+                                   {"long_identity", "an identity of 18446744073709551608 bytes"},
+                                   {"other_identity", "for 3 tokens of \"made\", must be for 3"},
+                                   {"other_count", "was made for other tokens or weights: for 2 tokens"},
+                               });
+}
+
 TEST_CASE("a token file is read and packed, or refused for the right reason") {
   check_corpus("token_file", {
                                  {"plain", ""},

@@ -133,7 +133,9 @@ constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
                                    {"train_state", try_train_state},
                                    {"tokenizer", try_tokenizer},
                                    {"dataset", try_dataset},
+                                   {"answers", try_answers},
                                    {"token_file", try_token_file},
+                                   {"token_column", try_token_column},
                                    {"image", try_image}};
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/fuzz/text_targets.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "tests/fuzz/promise.h"
 #include "text/chat/chat_sample.h"
 #include "text/chat/prompt_file.h"
+#include "text/data/answer_columns.h"
 #include "text/data/data.h"
 #include "text/data/dataset.h"
 #include "text/images/image_file.h"
@@ -27,12 +29,15 @@ constexpr const char* kTokenizer = "fuzz_tokenizer";  // a token is a byte, or a
 constexpr const char* kLines = "fuzz.jsonl";
 constexpr const char* kTokens = "fuzz.tok";
 constexpr const char* kOtherTokens = "fuzz_other.tok";
+constexpr const char* kColumn = "fuzz.column";
 
 // Removes the files of a try, because some file systems wait for the disk when a file is replaced.
 struct FilesOfTry {
   ~FilesOfTry() {
     std::error_code none;
-    for (const char* path : {kLines, kTokens, kOtherTokens}) std::filesystem::remove(path, none);
+    for (const std::string& path : {std::string(kLines), std::string(kTokens), std::string(kOtherTokens),
+                                    advantages_path(kTokens), logprobs_path(kTokens), std::string(kColumn)})
+      std::filesystem::remove(path, none);
   }
 };
 
@@ -217,6 +222,58 @@ void check_prompts() {
   require(reason.empty() || reason.starts_with(kLines), "a refusal does not begin with the file: " + reason);
 }
 
+// One encoder for each kind of records that compare answers.
+std::vector<std::unique_ptr<const SampleEncoder>> make_answer_encoders() {
+  write_byte_tokenizer(kTokenizer, true);
+  std::vector<std::unique_ptr<const SampleEncoder>> encoders;
+  for (const RecordKind kind : {RecordKind::pairs, RecordKind::labels, RecordKind::rollouts})
+    encoders.push_back(std::make_unique<SampleEncoder>(
+        EncoderOptions{.tokenizer = kTokenizer, .chat_template = "chatml", .records = kind}));
+  return encoders;
+}
+
+// A record has the documents of its kind and a value for each trained token, or is refused with its place.
+void check_answer(const SampleEncoder& encoder, const Record& record, const Record& another) {
+  const std::string reason = refusal([&] {
+    const RecordDocuments made = encode_documents(encoder, record, another);
+    require(std::ssize(made.documents) == documents_per_record(encoder.records()), "a document is lost");
+    for (const Sample& sample : made.documents) check_sample(sample.tokens, sample.trained, encoder.vocab());
+    for (const auto& values : {made.values.logprobs, made.values.advantages})
+      require(values.empty() || std::ssize(values) == trained_in(made.documents.front()),
+              "trained tokens and values differ in number");
+  });
+  const auto begins = [&](const Record& with) { return reason.starts_with(with.where); };
+  require(reason.empty() || begins(record) || (encoder.records() == RecordKind::labels && begins(another)),
+          "a refusal does not begin with the record's place: " + reason);
+}
+
+// Trained tokens have finite values, others 0.
+void check_column(const TokenColumn& column, const Documents& documents) {
+  std::vector<float> values(documents.tokens.size());
+  column.read(0, values);
+  for (size_t i = 0; i < values.size(); ++i)
+    require(documents.trained[i] ? std::isfinite(values[i]) : values[i] == 0,
+            "a value of a token is not that of its answer");
+}
+
+// What is written is read back. "" if all records are of the encoder's kind, or why the first is not.
+std::string check_answer_file(const SampleEncoder& encoder, int64_t records) {
+  TokenWriter writer(kTokens, encoder.vocab());
+  const DatasetCounts counts = write_dataset({{kLines}}, {.skip_bad = true}, encoder, writer, nullptr);
+  require(counts.samples + counts.empty + counts.untrained + counts.bad == records,
+          "a record is not counted");
+  writer.finish();
+  const TokenFile file(kTokens);
+  const Documents documents(file);
+  require(file.document_count() == counts.samples * documents_per_record(encoder.records()),
+          "a document is lost");
+  if (encoder.records() != RecordKind::pairs && counts.samples > 0) {
+    check_column(*advantages_of(file), documents);
+    if (const auto logprobs = logprobs_of(file)) check_column(*logprobs, documents);
+  }
+  return counts.first_bad;
+}
+
 }  // namespace
 
 std::string try_chat_template(Bytes bytes) {
@@ -303,6 +360,36 @@ std::string try_dataset(Bytes bytes) {
   }
   require(counts.tokens == tokens, "tokens are counted wrong");
   return counts.first_bad;
+}
+
+std::string try_answers(Bytes bytes) {
+  static const auto encoders = make_answer_encoders();
+  const FilesOfTry files;
+  write(kLines, bytes);
+  std::vector<Record> records;
+  const std::string damage = refusal([&] {
+    read_records(kLines, TextSplit::none, [&](const Record& record) { records.push_back(record); });
+  });
+  if (!damage.empty()) return damage;
+  std::string reasons;
+  bool is_of_a_kind = false;
+  for (const auto& encoder : encoders) {
+    for (size_t i = 0; i < records.size(); ++i)
+      check_answer(*encoder, records[i], records[(i + records.size() - 1) % records.size()]);
+    const std::string reason = check_answer_file(*encoder, std::ssize(records));
+    is_of_a_kind |= reason.empty();
+    reasons += reason + '\n';
+  }
+  return is_of_a_kind ? "" : reasons;
+}
+
+std::string try_token_column(Bytes bytes) {
+  const FilesOfTry files;
+  write(kColumn, bytes);
+  return refusal([] {
+    std::vector<float> values(3);
+    TokenColumn(kColumn, std::ssize(values), "fuzz").read(0, values);
+  });
 }
 
 std::string try_token_file(Bytes bytes) {

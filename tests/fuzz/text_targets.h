@@ -19,6 +19,14 @@ std::string try_chat_template(std::span<const std::byte> bytes);
 // and what is written is read back, however it is packed.
 std::string try_dataset(std::span<const std::byte> bytes);
 
+// A file of JSON lines that are pairs, labeled answers or rollouts: of each kind, a record has its documents
+// and a value for each trained token, or is refused with its place; and what is written is read back. Why
+// each kind refuses its first record, or "" if one takes all.
+std::string try_answers(std::span<const std::byte> bytes);
+
+// A column of three values that belong to "fuzz".
+std::string try_token_column(std::span<const std::byte> bytes);
+
 // A token file: its tokens, mask and documents are in their bounds, are the same once they are written again,
 // and can be packed.
 std::string try_token_file(std::span<const std::byte> bytes);

@@ -514,6 +514,56 @@ def make_dataset():
     lines("integer", chat | {"tools": 2**64 - 1})
 
 
+# --- records that compare answers -----------------------------------------------------------------------------------
+
+
+def make_answers():
+    def lines(name, *records):
+        put("answers", name, "".join(json.dumps(r) + "\n" for r in records))
+
+    pair = {"prompt": "ab", "chosen": "c", "rejected": "d"}
+    answer = {"prompt": "ab", "completion": "c"}
+    ids = {"prompt_ids": [1, 2], "completion_ids": [3, 4]}
+    user, assistant = message("user", "ab"), message("assistant", "c")
+    lines("pairs", pair, {"chosen": "a \u00e9", "rejected": "a \u00e8"},
+          {"prompt": [user], "chosen": [assistant], "rejected": [message("assistant", "d")]},
+          {"chosen": [user, assistant], "rejected": [user, message("assistant", "")]})
+    lines("labels", answer | {"label": True}, answer | {"completion": "d", "label": False})
+    lines("chat_labels", {"prompt": [user], "completion": [assistant], "label": True})
+    lines("rollouts", answer | {"advantage": 0.5}, answer | {"advantages": [1, -1]}, ids | {"advantage": -1},
+          answer | {"reward": 1, "group": 7}, answer | {"reward": 0, "group": 7}, answer | {"reward": 3, "group": "h"})
+    lines("logprobs", ids | {"advantages": [1, 2], "logprobs": [-0.5, -1e30]}, answer | {"advantage": 0, "logprobs": [-1, 0]})
+    put("answers", "nothing", "")
+    lines("no_difference", pair | {"rejected": "c"}, {"chosen": "ab", "rejected": "a"})
+    lines("unlike_labels", answer | {"label": True}, {"prompt": [user], "completion": [assistant], "label": True})
+    lines("label_number", answer | {"label": 1})
+    lines("two_advantages", answer | {"advantage": 1, "reward": 1})
+    lines("no_group", answer | {"reward": 1})
+    lines("group_list", answer | {"reward": 1, "group": [1]})
+    lines("group_returns", *({"reward": 1, "group": g} | answer for g in (1, 2, 1)))
+    lines("few_advantages", ids | {"advantages": [1]})
+    lines("some_logprobs", ids | {"advantage": 1, "logprobs": [1, 1]}, ids | {"advantage": 1})
+    lines("large_advantage", ids | {"advantage": 1e39})
+    lines("large_token", ids | {"prompt_ids": [2**31]} | {"advantage": 1})
+    lines("unknown_token", ids | {"prompt_ids": [2**31 - 1]} | {"advantage": 1})
+
+
+def make_token_column():
+    def column(name, count=3, identity=b"fuzz", length=None, values=3):
+        header = b"FLATCOL1" + struct.pack("<QQ", count, len(identity) if length is None else length)
+        put("token_column", name, padded(header + identity) + struct.pack(f"<{values}f", *range(values)))
+
+    column("three")
+    put("token_column", "nothing", "")
+    put("token_column", "short", b"FLATCOL1")
+    put("token_column", "other_magic", b"FLATCOL2" + bytes(40))
+    column("cut_off", values=2)
+    column("many_values", count=2**63)
+    column("long_identity", length=2**64 - 8)
+    column("other_identity", identity=b"made")
+    column("other_count", count=2, values=2)
+
+
 # --- token files ---------------------------------------------------------------------------------------------------
 
 
@@ -612,5 +662,7 @@ make_train_state()
 make_chat_template()
 make_tokenizer()
 make_dataset()
+make_answers()
+make_token_column()
 make_token_file()
 make_image()
