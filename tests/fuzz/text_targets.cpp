@@ -35,8 +35,8 @@ constexpr const char* kColumn = "fuzz.column";
 struct FilesOfTry {
   ~FilesOfTry() {
     std::error_code none;
-    for (const std::string& path : {std::string(kLines), std::string(kTokens), std::string(kOtherTokens),
-                                    advantages_path(kTokens), logprobs_path(kTokens), std::string(kColumn)})
+    for (const auto& path : std::vector<std::string>{kLines, kTokens, advantages_path(kTokens),
+                                                     logprobs_path(kTokens), kOtherTokens, kColumn})
       std::filesystem::remove(path, none);
   }
 };
