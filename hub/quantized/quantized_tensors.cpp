@@ -1,7 +1,6 @@
 #include "hub/quantized/quantized_tensors.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "checkpoint/float_values.h"
 #include "runtime/check.h"
@@ -132,7 +131,7 @@ void QuantizedTensors::read_bytes(const std::string& part, int64_t first, int64_
         " bytes from ", first, " exceed its ", size);
   if (!is_tensor(found->part)) {
     const float offset = states_.at(name).nested_offset;
-    std::memcpy(to, reinterpret_cast<const std::byte*>(&offset) + first, static_cast<size_t>(count));
+    std::copy_n(reinterpret_cast<const std::byte*>(&offset) + first, count, to);
     return;
   }
   const SafetensorsEntry& entry = *entries_.at(part);
@@ -145,8 +144,7 @@ void QuantizedTensors::read_bytes(const std::string& part, int64_t first, int64_
   check(!wrong, path_, ": ", part, ": element ", begin + wrong.value_or(0), " is ",
         wrong ? values[static_cast<size_t>(*wrong)] : 0.0f,
         ", must be finite: the weights are damaged: download them again");
-  std::memcpy(to, reinterpret_cast<const std::byte*>(values.data()) + (first - begin * kSize),
-              static_cast<size_t>(count));
+  std::copy_n(reinterpret_cast<const std::byte*>(values.data()) + (first - begin * kSize), count, to);
 }
 
 // Reads whole blocks around the range, and whole blocks of scales if these are nested, and dequantizes them

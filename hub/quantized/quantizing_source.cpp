@@ -1,7 +1,6 @@
 #include "hub/quantized/quantizing_source.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "checkpoint/float_values.h"
 #include "kernels/dynamic_table.h"
@@ -12,7 +11,7 @@ namespace {
 // Copies bytes [first, first + count) of the values.
 template <class Values>
 void copy_bytes(const Values& values, int64_t first, int64_t count, std::byte* to) {
-  std::memcpy(to, reinterpret_cast<const std::byte*>(std::data(values)) + first, static_cast<size_t>(count));
+  std::copy_n(reinterpret_cast<const std::byte*>(std::data(values)) + first, count, to);
 }
 
 }  // namespace
