@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "build_config.h"
 #include "tests/test.h"
 #include "tests/train/crashes.h"
 
@@ -10,16 +9,7 @@ using namespace flatshard;
 using test::Crashes;
 using test::Fault;
 
-namespace {
-
-std::string no_faults_because() {
-  return *kSanitizer ? "a sanitizer must be the first library of a process" : "";
-}
-
-}  // namespace
-
 TEST_CASE("a run killed at any system call of a save leaves a complete old or new checkpoint") {
-  if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_kill");
   constexpr int kStride = 29;  // crash_matrix tries every call
   for (const std::string options : {"", "--checkpoint.async=false"}) {
@@ -30,7 +20,6 @@ TEST_CASE("a run killed at any system call of a save leaves a complete old or ne
 }
 
 TEST_CASE("a failed system call on any rank ends the save on all ranks and keeps the last checkpoint") {
-  if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_fail");
   for (const int rank : {0, 1}) {
@@ -75,7 +64,6 @@ TEST_CASE("a limit on the size of files is an error of the save, not the end of 
 }
 
 TEST_CASE("training continues on a failing or full disk if configured to") {
-  if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_continue");
   const Fault failing{.what = "fail", .ranks = 2, .on_rank = 1, .options = "--checkpoint.on_error=continue"};
