@@ -67,6 +67,7 @@ int64_t targets_of(const StepMetrics& m, const std::string& name) {
 }  // namespace
 
 TEST_CASE("a run on two files has the same bits and losses on any number of ranks, and its losses add up") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const Sources sources("mixing_ranks");
   for (const char* const packing : {"documents", "best_fit", "wrapped"}) {
     CAPTURE(packing);
@@ -125,6 +126,7 @@ TEST_CASE("a step has the share of every file, as its wrapped sequences tell") {
 }
 
 TEST_CASE("a list of one file has the bits of the file") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const Sources sources("mixing_one");
   const std::string expected = hash_of(sources.run(1, "--run.dir=a"));
   CHECK(hash_of(sources.run(
@@ -135,6 +137,7 @@ TEST_CASE("a list of one file has the bits of the file") {
 }
 
 TEST_CASE("a run on several files resumes bit for bit, on other ranks too") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const Sources sources("mixing_resume");
   const std::string options = kTwo + kWeights + kEval + "--train.steps=24 ";
   const std::string expected =
@@ -156,6 +159,7 @@ TEST_CASE("a run on several files resumes bit for bit, on other ranks too") {
 }
 
 TEST_CASE("weights may change at a resume: the files continue, and the checkpoint records it") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const Sources sources("mixing_weights");
   const std::string options =
                         kTwo + kEval + "--data.packing=wrapped --train.steps=12 --checkpoint.save_every=3 ",
@@ -241,6 +245,7 @@ TEST_CASE("wrong files and weights are refused with what to do") {
 }
 
 TEST_CASE("files are evaluated by themselves, and the mean of their losses decides on the best checkpoint") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const Sources sources("mixing_eval");
   const std::string options = "--train.steps=6 --train.eval_every=2 --checkpoint.best_every=1 ";
   const std::string hash = hash_of(sources.run(1, options + "--run.dir=corpus"));

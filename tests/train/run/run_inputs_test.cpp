@@ -37,6 +37,7 @@ std::vector<std::string> token_files(const test::Workshop& workshop) {
 }  // namespace
 
 TEST_CASE("a run on conversations makes their tokens once, and has the same bits on any number of ranks") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("chat_run");
   const std::string options = write_chats(workshop);
   std::string first;
@@ -80,6 +81,7 @@ TEST_CASE("tokens of another tokenizer, or of text that has changed, are refused
 }
 
 TEST_CASE("a broken line of conversations ends a run before it starts, with file and line") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("broken_chats");
   const std::string options = write_chats(workshop);
   std::ofstream(workshop.file("chats.jsonl"), std::ios::app) << "{\"messages\": [\n";
