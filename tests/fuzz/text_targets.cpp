@@ -386,9 +386,11 @@ std::string try_answers(Bytes bytes) {
 std::string try_token_column(Bytes bytes) {
   const FilesOfTry files;
   write(kColumn, bytes);
-  return refusal([] {
+  return refusal([&] {
     std::vector<float> values(3);
     TokenColumn(kColumn, std::ssize(values), "fuzz").read(0, values);
+    const Bytes read = std::as_bytes(std::span(values));
+    require(std::ranges::equal(read, bytes.last(read.size())), "the values are not the end of the file");
   });
 }
 
