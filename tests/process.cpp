@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <sys/wait.h>
 
 #include "build_config.h"
@@ -16,6 +17,8 @@ std::string replace_all(std::string text, const std::string& from, const std::st
     text.replace(at, from.size(), to);
   return text;
 }
+
+constexpr bool kThreadSanitizer = std::string_view(kSanitizer).find("thread") != std::string_view::npos;
 
 constexpr const char* kLauncher =
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe ";
@@ -52,10 +55,11 @@ std::string launcher(int ranks) {
 
 std::string launch(const std::string& arguments) { return with_programs(kLauncher + arguments); }
 
+std::string no_signals_because() { return kThreadSanitizer ? "the thread sanitizer delays signals" : ""; }
+
 std::string no_ranks_because() {
   if (!kMpiBuilt) return "this build has no MPI";
-  if (std::string(kSanitizer).find("thread") != std::string::npos)
-    return "MPI libraries are not built for the thread sanitizer";
+  if (kThreadSanitizer) return "MPI libraries are not built for the thread sanitizer";
   if (run_command(launcher(2) + "true").exit_code != 0) return "mpirun cannot start two processes here";
   return "";
 }

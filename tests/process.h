@@ -20,6 +20,9 @@ std::string launcher(int ranks);
 // The command line that starts mpirun with these arguments, with "@NAME" as above.
 std::string launch(const std::string& arguments);
 
+// Why the signals of a process do not reach it at once; "" if they do.
+std::string no_signals_because();
+
 // Why several ranks cannot be started on this machine; "" if they can.
 std::string no_ranks_because();
 

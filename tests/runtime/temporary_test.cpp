@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "build_config.h"
+#include "tests/process.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -30,7 +30,7 @@ bool make_folder(const char* path) { return mkdir(path, 0777) == 0; }
 }  // namespace
 
 TEST_CASE("a signal that ends the process removes temporary files, and temporary folders with their files") {
-  if (std::string(kSanitizer) == "thread") return test::skip("the thread sanitizer delays signals");
+  if (const std::string reason = test::no_signals_because(); !reason.empty()) return test::skip(reason);
   fs::create_directory("temporary");
   for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const pid_t child = fork();

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "build_config.h"
+#include "tests/process.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -38,7 +38,7 @@ TEST_CASE("the first signal is the request, whatever follows") {
 }
 
 TEST_CASE("a repeated signal ends the process, except SIGHUP; two different signals do not") {
-  if (std::string(kSanitizer) == "thread") return test::skip("the thread sanitizer delays signals");
+  if (const std::string reason = test::no_signals_because(); !reason.empty()) return test::skip(reason);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
     CHECK(ending_signal({signal}) == 0);
     CHECK(ending_signal({signal, signal}) == signal);
@@ -63,7 +63,7 @@ TEST_CASE("signals have names") {
 }
 
 TEST_CASE("the first request is announced once, at once") {
-  if (std::string(kSanitizer) == "thread") return test::skip("the thread sanitizer delays signals");
+  if (const std::string reason = test::no_signals_because(); !reason.empty()) return test::skip(reason);
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const pid_t pid = fork();
