@@ -216,7 +216,7 @@ TEST_CASE("--plan shows units, their bytes, and the tokens that hide them") {
   const test::Workshop workshop("plan_of_units");
   const test::Finished plan = workshop.train(2, "--plan --parallel.bandwidth_gbps=2");
   CHECK(plan.exit_code == 0);
-  for (const char* text : {"bytes gathered", "\n  model.layers.0-1 x2 ", "at 2 GB/s (configured)",
+  for (const char* text : {"bytes gathered", "\n  model.layers.0-1 x2 ", "at 2.0 GB/s (configured)",
                            "tokens per micro-batch; this run has 16\n"})
     CHECK_MESSAGE(plan.output.find(text) != std::string::npos, plan.output);
   CHECK(workshop.train(2, "--plan").output.find("B/s (measured)") != std::string::npos);

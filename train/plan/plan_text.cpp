@@ -211,7 +211,7 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
   return str("exchange  ", human_bytes(bytes), " received by each rank per micro-step, ",
              between > 0 ? str(human_bytes(between), " of it from other hosts, ") : "",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
-             std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
+             fixed(bandwidth.bytes_per_second * 1e-9, 1), " GB/s ",
              bandwidth.measured ? "(measured)" : "(configured)",
              "\n          can be hidden behind compute from ", with_commas(std::llround(std::ceil(least))),
              " tokens per micro-batch; this run has ", with_commas(tokens), '\n');

@@ -7,7 +7,7 @@
 
 #include "comm/trace_file.h"
 #include "runtime/text.h"
-#include "train/measure/peak.h"
+#include "train/measure/bandwidth.h"
 #include "train/plan/fit_advice.h"
 #include "train/plan/plan_text.h"
 #include "train/plan/reductions.h"
@@ -24,27 +24,43 @@ namespace {
 
 constexpr const char* kTheseProcessors = "cpu";  // of --for
 
+// What was measured on the ranks of this job.
+struct RankRates {
+  MatrixPeak peak;
+  Bandwidth bandwidth;
+};
+
+// Collective.
+RankRates measure_ranks(const RunSetup& setup, World& world) {
+  return {find_matrix_peak(setup, world), bandwidth_of(setup, world)};
+}
+
+struct PlanMachines {
+  Cluster cluster;
+  std::optional<RankRates> rates{};  // of --for cpu
+};
+
 // The processors of these ranks, measured. Collective.
-Cluster measured_processors(const Config& config, World& world) {
+PlanMachines measured_processors(const Config& config, World& world) {
   const RunSetup setup = set_up(config, world, Purpose::plan);
-  const MatrixPeak peak = find_matrix_peak(setup, world);
-  const std::optional<Cluster> cluster =
-      measured_machines(setup, world, peak, world.size() > 1 ? bandwidth_of(setup, world) : Bandwidth{});
+  const RankRates rates = measure_ranks(setup, world);
+  const std::optional<Cluster> cluster = measured_machines(setup, world, rates.peak, rates.bandwidth);
   check(cluster.has_value(), "--for ", kTheseProcessors,
         ": the ops of models that read images are not timed");
-  return *cluster;
+  return {*cluster, rates};
 }
 
 // The machines to plan for; the config then is for their devices. Collective.
-Cluster machines_for(Config& config, const PlanFor& wanted, World& world) {
+PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
   const bool measures = wanted.machines == kTheseProcessors;
   check(!measures || wanted.ranks == 0, "--for ", kTheseProcessors,
         " measures the processors of the ranks that run this command: start ", wanted.ranks,
         ", and leave out --ranks");
   config.run.device = measures ? DeviceChoice::cpu : DeviceChoice::cuda;
-  Cluster cluster = measures ? measured_processors(config, world) : cluster_named(wanted.machines);
-  if (config.parallel.host_ranks == 0) config.parallel.host_ranks = cluster.node_gpus;
-  return cluster;
+  PlanMachines machines =
+      measures ? measured_processors(config, world) : PlanMachines{cluster_named(wanted.machines)};
+  if (config.parallel.host_ranks == 0) config.parallel.host_ranks = machines.cluster.node_gpus;
+  return machines;
 }
 
 // A plan for other machines than these is made by one process.
@@ -72,7 +88,7 @@ std::string write_timeline(const std::string& folder, const RunSetup& setup, con
 void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
   check_processes(wanted, world, "--search works in");
   use_threads(loaded.config.run, world);
-  const Cluster cluster = machines_for(loaded.config, wanted, world);
+  const Cluster cluster = machines_for(loaded.config, wanted, world).cluster;
   if (world.rank() != 0) return;
   const int ranks = std::max(wanted.ranks, world.size());
   const SearchResult result = search_settings(loaded.config, ranks, cluster, SearchScope::all);
@@ -86,16 +102,14 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   const int ranks = wanted.ranks;
   check_processes(wanted, world, "--ranks and --for plan in");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
-  std::optional<Cluster> cluster;
-  if (!wanted.machines.empty()) cluster = machines_for(loaded.config, wanted, world);
+  std::optional<PlanMachines> machines;
+  if (!wanted.machines.empty()) machines = machines_for(loaded.config, wanted, world);
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
   const std::string weights = describe_initial_weights(setup, world);
   const RunPlan plan = plan_run(setup, world.rank());
-  const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
-  const double peak =
-      exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
-  const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
+  std::optional<RankRates> rates = machines ? machines->rates : std::nullopt;
+  if (!rates && world.size() > 1 && setup.device_is_here) rates = measure_ranks(setup, world);
   const std::string stages = describe_stages(setup);
   const std::string reductions = describe_reductions(setup, plan, world.rank());
   if (world.rank() != 0) return;
@@ -103,10 +117,10 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   out << describe_setup(setup, plan) << (device.empty() ? "" : str("device    ", device, '\n')) << weights
       << "compute   " << describe_flops(plan.flops, setup.model)
       << describe_units(plan.units, setup.pipeline.stages) << stages;
-  if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
+  if (rates) out << describe_exchange(setup, plan.units, plan.flops, rates->peak.measured, rates->bandwidth);
   out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions;
-  if (cluster) out << describe_fit(setup, plan, *cluster);
-  if (!wanted.timeline.empty()) out << write_timeline(wanted.timeline, setup, *cluster);
+  if (machines) out << describe_fit(setup, plan, machines->cluster);
+  if (!wanted.timeline.empty()) out << write_timeline(wanted.timeline, setup, machines->cluster);
 }
 
 }  // namespace flatshard

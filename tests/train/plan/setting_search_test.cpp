@@ -176,9 +176,19 @@ TEST_CASE("a search for the processors of its ranks measures them, and can print
   CHECK(
       test::missing_from(found.output, {"for 2 ranks of the CPU", "tok/s/rank", "measured now: for each rank",
                                         "the fastest first:", "ms  the config as it is"}) == "");
-  const test::Finished planned = workshop.train(1, "--plan --for cpu");
+  const test::Finished alone = workshop.train(1, "--plan --for cpu");
+  CHECK_MESSAGE(alone.exit_code == 0, alone.output);
+  CHECK(test::missing_from(alone.output, {"are free for a rank now", "of the measured peak"}) == "");
+  const test::Finished planned = workshop.train(2, "--plan --for cpu");
   CHECK_MESSAGE(planned.exit_code == 0, planned.output);
-  CHECK(test::missing_from(planned.output, {"are free for a rank now", "of the measured peak"}) == "");
+  const auto number_before = [&](const char* words) {
+    const size_t end = planned.output.find(words);
+    REQUIRE_MESSAGE(end != std::string::npos, planned.output);
+    const size_t begin = planned.output.rfind(' ', end - 1) + 1;
+    return planned.output.substr(begin, end - begin);
+  };
+  // Measured once, for both.
+  CHECK(number_before(" GB/s (measured)") == number_before(" GB/s between ranks"));
   const test::Finished refused = workshop.train(1, "--search --for cpu --ranks 2");
   CHECK_MESSAGE(refused.output.find("leave out --ranks") != std::string::npos, refused.output);
 }
