@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kLatestLook{1000};
 // A launcher that finds all ranks dead may end before it has passed on what they wrote.
 constexpr std::chrono::milliseconds kUntilForwarded{200};
 constexpr std::chrono::seconds kUntilAnswered{3};
+constexpr std::chrono::milliseconds kBetweenAnswers{20};
 
 std::vector<pid_t> pids_of(const std::vector<Watchdog::Peer>& peers) {
   std::vector<pid_t> pids;
@@ -117,12 +118,17 @@ std::string Watchdog::doing() {
   return str("this rank was in ", describe(oldest.call), ", for ", in_seconds(Clock::now() - oldest.since));
 }
 
-// Asks in a thread of its own, which may never return.
+// Asks in a thread of its own, which may never return. A rank that has given up has said who is silent, and
+// the launcher is about to end this one.
 std::string Watchdog::silent() const {
   std::packaged_task<std::string()> ask(silent_);
   std::future<std::string> answer = ask.get_future();
   std::thread(std::move(ask)).detach();
-  const bool came = answer.wait_for(kUntilAnswered) == std::future_status::ready;
+  const auto has_given_up = [](const Peer& peer) { return *peer.parting == Parting::gave_up; };
+  const Clock::time_point latest = Clock::now() + kUntilAnswered;
+  bool came = false;
+  while (!came && Clock::now() < latest && std::none_of(peers_.begin(), peers_.end(), has_given_up))
+    came = answer.wait_for(kBetweenAnswers) == std::future_status::ready;
   const std::string who = came ? answer.get() : "";
   return who.empty() ? "" : "; " + who;
 }

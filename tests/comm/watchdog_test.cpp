@@ -14,16 +14,23 @@ using namespace flatshard;
 namespace {
 
 constexpr std::chrono::seconds kLimit{1};
-constexpr std::chrono::milliseconds kBeyond{1600}, kMoment{100};
+constexpr std::chrono::milliseconds kBeyond{1600}, kMoment{100},
+    kUnanswered{3000};  // how long a rank waits for an answer
+
+std::string silent_rank() { return "rank 1 does not answer"; }
+std::string no_answer() {
+  for (;;) pause();
+}
 
 // A rank that is in one collective until its pipe is closed; 0 when its watchdog let it come to that.
-pid_t start_rank(const int (&pipe)[2]) {
+pid_t start_rank(const int (&pipe)[2], const std::vector<Watchdog::Peer>& peers = {},
+                 std::string silent() = silent_rank) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   close(pipe[1]);
   std::atomic<Parting> parting{Parting::not_yet};
   {
-    Watchdog watchdog(0, {}, parting, [] { return "rank 1 does not answer"; });
+    Watchdog watchdog(0, peers, parting, silent);
     watchdog.limit(kLimit);
     const InFlight flight(&watchdog, {"host", "barrier", "a test", 0, DType::i32});
     char end;
@@ -67,6 +74,23 @@ TEST_CASE("a collective that takes longer than the limit ends the rank") {
   close(pipe[1]);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 1);
+}
+
+// It would be ended by the launcher, which ends all ranks soon after the first.
+TEST_CASE("a rank does not ask who is silent when another rank has said it") {
+  if (!can_fork()) return test::skip(kNoFork);
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const std::atomic<Parting> other{Parting::gave_up};
+  const auto started = std::chrono::steady_clock::now();
+  const pid_t rank = start_rank(pipe, {{.rank = 2, .pid = getpid(), .parting = &other}}, no_answer);
+  close(pipe[0]);
+  int status = 0;
+  REQUIRE(waitpid(rank, &status, 0) == rank);
+  close(pipe[1]);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+  CHECK(std::chrono::steady_clock::now() - started < kLimit + kUnanswered);
 }
 
 TEST_CASE("an error names the ranks that do not answer, and says whether they are whole hosts") {

@@ -109,7 +109,8 @@ TEST_CASE("a traced step, replayed with its own durations, takes the same time")
 
 TEST_CASE("the trace of another run is an error") {
   const test::Workshop workshop("other_trace");
-  REQUIRE(workshop.train(1, kModel).exit_code == 0);
+  const test::Finished run = workshop.train(1, str(kModel, "--train.steps=5 --run.trace=3:4"));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const std::vector<TracedRank> traced = read_trace(workshop.file("runs/traced/trace.json"));
   const RunSetup other = setup_of(workshop, 1, str(kModel, "--train.recompute=true"));
   CHECK(test::error_of([&] { traced_step(other, traced, 1); }).find("another run") != std::string::npos);
