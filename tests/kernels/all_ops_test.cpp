@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/case.h"
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 #include "tests/kernels/outputs.h"
 #include "tests/test.h"
@@ -28,6 +29,8 @@ struct ScopedThreads {
 }  // namespace
 
 TEST_CASE("every op matches its formula, and its gradients match numeric derivatives") {
+  // The other tests run the same ops.
+  if (*kSanitizer != '\0') return test::skip("numeric derivatives take half an hour under a sanitizer");
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     CHECK(max_error(c) <= tolerance(c));
