@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/report.h"
+#include "checkpoint/json_text.h"
 
 namespace flatshard::bench {
 namespace {
@@ -104,35 +105,35 @@ std::string to_json(const Machine& machine, const Ceilings& ceilings, const std:
   Json cases = Json::array();
   for (const Result& result : results) cases.push_back(json_of(result));
   const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"cases", cases}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::string json_line(const Machine& machine, const Ceilings& ceilings) {
-  return Json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}}.dump();
+  return json_text(Json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}});
 }
 
-std::string json_line(const Result& result) { return json_of(result).dump(); }
+std::string json_line(const Result& result) { return json_text(json_of(result)); }
 
 std::string to_json(const Machine& machine, const Ceilings& ceilings,
                     const std::vector<StepResult>& results) {
   Json steps = Json::array();
   for (const StepResult& result : results) steps.push_back(json_of(result));
   const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"steps", steps}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
-std::string json_line(const StepResult& result) { return json_of(result).dump(); }
+std::string json_line(const StepResult& result) { return json_text(json_of(result)); }
 
 std::string json_line(const LoraRound& round) {
-  return Json{
-      {"adapters", json_of(round.adapters)}, {"frozen", json_of(round.frozen)}, {"full", json_of(round.full)}}
-      .dump();
+  return json_text(Json{{"adapters", json_of(round.adapters)},
+                        {"frozen", json_of(round.frozen)},
+                        {"full", json_of(round.full)}});
 }
 
 std::string to_json(const Machine& machine, const std::vector<CommResult>& results) {
   Json collectives = Json::array();
   for (const CommResult& result : results) collectives.push_back(json_of(result));
-  return Json{{"machine", json_of(machine)}, {"collectives", collectives}}.dump(2) + "\n";
+  return json_text(Json{{"machine", json_of(machine)}, {"collectives", collectives}}, 2) + "\n";
 }
 
 }  // namespace flatshard::bench

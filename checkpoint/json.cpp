@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/utf8.h"
 
@@ -79,11 +80,11 @@ void check_form(std::string_view text, size_t deepest, size_t most_members, Zero
 
 json parse(std::string_view text, size_t deepest) {
   check_form(text, deepest, SIZE_MAX, ZeroBytes::refused);
-  return json::parse(text.begin(), text.end());
+  return parse_json<json>(text);
 }
 
 uint64_t whole_number(const std::string& name, const char* key, const json& value) {
-  check(value.is_number_unsigned(), "invalid JSON: \"", name, "\": ", key, " has ", value.dump(),
+  check(value.is_number_unsigned(), "invalid JSON: \"", name, "\": ", key, " has ", json_text(value),
         ", must be whole numbers from 0 to 2^64 - 1");
   return value.get<uint64_t>();
 }
@@ -93,7 +94,7 @@ SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& va
             value.contains("data_offsets"),
         "invalid JSON: \"", name, "\" must be an object with exactly dtype, shape and data_offsets");
   const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
-  check(dtype.is_string(), "invalid JSON: \"", name, "\": dtype is ", dtype.dump(), ", must be a string");
+  check(dtype.is_string(), "invalid JSON: \"", name, "\": dtype is ", json_text(dtype), ", must be a string");
   check(shape.is_array(), "invalid JSON: \"", name, "\": shape must be an array");
   check(shape.size() <= kMostDimensions, "\"", name, "\": the shape has ", shape.size(),
         " dimensions, must have at most ", kMostDimensions);
@@ -117,7 +118,7 @@ uint64_t total_size_of(const json& value) {
 
 std::string quoted(const std::string& text) {
   try {
-    return json(text).dump();
+    return json_text(json(text));
   } catch (const json::exception&) {
     fail(str("the name \"", text, "\" is not UTF-8"));
   }
@@ -169,7 +170,7 @@ std::string to_json(const SafetensorsHeader& header) {
   }
   for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
     add_name(tensor.name);
-    text += str("{\"dtype\":\"", tensor.dtype, "\",\"shape\":", json(tensor.shape).dump(),
+    text += str("{\"dtype\":\"", tensor.dtype, "\",\"shape\":", json_text(json(tensor.shape)),
                 ",\"data_offsets\":[", tensor.offsets[0], ',', tensor.offsets[1], "]}");
   }
   return text + '}';
@@ -195,7 +196,7 @@ SafetensorsIndex parse_safetensors_index(std::string_view text) {
 std::string to_json(const SafetensorsIndex& index) {
   json out{{"metadata", json::object()}, {"weight_map", index.weight_map}};
   if (index.total_size) out["metadata"]["total_size"] = *index.total_size;
-  return out.dump(2) + '\n';
+  return json_text(out, 2) + '\n';
 }
 
 }  // namespace flatshard

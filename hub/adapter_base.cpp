@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "hub/adapter_config.h"
 #include "hub/gguf/gguf_file.h"
 #include "hub/hf_config.h"
@@ -97,8 +98,8 @@ std::string adapter_base_json(const AdapterBase& base) {
                     {"double", quant.nested},
                     {"skip", quant.skip},
                     {"fp32_norms", quant.fp32_norms}};
-  return json{{"folder", base.folder}, {"quantization", quantization}, {"weights", base.weights}}.dump(
-             2, ' ', false, json::error_handler_t::replace) +
+  return json_text(json{{"folder", base.folder}, {"quantization", quantization}, {"weights", base.weights}},
+                   2, InvalidUtf8::replaced) +
          '\n';
 }
 
@@ -108,7 +109,7 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
   if (!fs::exists(fs::symlink_status(path, none))) return {};
   const std::string text = read_whole_file(path, kMostHfConfigBytes);
   check_json(text, path);
-  const json object = json::parse(text);
+  const json object = parse_json<json>(text);
   check(object.is_object(), path, ": must be a JSON object");
   const JsonReader in(path, object);
   in.require("folder");

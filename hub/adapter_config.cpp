@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "hub/peft_names.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
@@ -132,7 +133,7 @@ class Reader {
 
  private:
   static std::string shown(const json& value) {
-    return value.is_structured() ? (value.is_array() ? "a list" : "an object") : value.dump();
+    return value.is_structured() ? (value.is_array() ? "a list" : "an object") : json_text(value);
   }
   const json& items(const std::string& key) const {
     must(value(key).is_array(), key, "a list of strings");
@@ -153,9 +154,9 @@ void check_keys(const Reader& in, const json& all, const std::string& path,
                 std::vector<std::string>& warnings) {
   for (const auto& [key, usual] : refused_keys()) {
     if (!in.has(key) || in.value(key) == usual) continue;
-    in.must(
-        false, key,
-        usual.is_null() ? "null: this is not supported" : str(usual.dump(), ": nothing else is supported"));
+    in.must(false, key,
+            usual.is_null() ? "null: this is not supported"
+                            : str(json_text(usual), ": nothing else is supported"));
   }
   in.must(in.has("peft_type"), "peft_type", "\"LORA\"");
   for (const auto& [key, value] : all.items())
@@ -216,7 +217,7 @@ json list_or_null(const std::vector<T>& list) {
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings) {
   const std::string text = read_whole_file(path, kMostBytes);
   check_json(text, path);
-  const json all = json::parse(text);
+  const json all = parse_json<json>(text);
   check(all.is_object(), path, ": must be a JSON object");
   const Reader in(path, all);
   check_keys(in, all, path, warnings);
@@ -244,7 +245,7 @@ AdapterConfig read_adapter_config(const std::string& path, std::vector<std::stri
   else
     config.layers_pattern = in.texts("layers_pattern");
   for (const auto& [key, usual] : kept_keys())
-    if (all.contains(key) && all[key] != usual) config.kept[key] = all[key].dump();
+    if (all.contains(key) && all[key] != usual) config.kept[key] = json_text(all[key]);
   return config;
 }
 
@@ -274,13 +275,13 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
            {"use_rslora", lora.rslora}};
   for (const auto& [key, usual] : kept_keys()) {
     const auto found = config.kept.find(key);
-    out[key] = found == config.kept.end() ? usual : json::parse(found->second);
+    out[key] = found == config.kept.end() ? usual : parse_json<json>(found->second);
   }
   // The classic set lacks this key, so it appears only where it says something.
   const auto* excluded = std::get_if<std::vector<std::string>>(&lora.exclude);
   if (excluded ? !excluded->empty() : !std::get<std::string>(lora.exclude).empty())
     out["exclude_modules"] = excluded ? json(*excluded) : json(std::get<std::string>(lora.exclude));
-  return out.dump(2) + '\n';
+  return json_text(out, 2) + '\n';
 }
 
 }  // namespace flatshard

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "hub/layer_keys.h"
 #include "hub/rope_keys.h"
 #include "hub/vision_keys.h"
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string list_of(const std::vector<int64_t>& blocks) { return ordered_json(blocks).dump(); }
+std::string list_of(const std::vector<int64_t>& blocks) { return json_text(ordered_json(blocks)); }
 
 // Refuses settings that the format cannot express.
 void check_can_be_written(const Format& format, const ModelConfig& c) {

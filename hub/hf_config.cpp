@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "hub/format.h"
 #include "hub/vision_keys.h"
 #include "runtime/check.h"
@@ -34,7 +35,7 @@ json parse_object(std::string_view text, const std::string& path) {
   constexpr size_t kMostBytes = 1 << 24;
   check(text.size() <= kMostBytes, path, ": has ", text.size(), " bytes, must have at most ", kMostBytes);
   check_json(text, path);
-  json parsed = json::parse(text);
+  json parsed = parse_json<json>(text);
   check(parsed.is_object(), path, ": must be a JSON object");
   return parsed;
 }
@@ -56,22 +57,22 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   out["initializer_range"] = 0.02;
   out["use_cache"] = true;
   out["torch_dtype"] = torch_name_of(weights);
-  return out.dump(2) + '\n';
+  return json_text(out, 2) + '\n';
 }
 
 std::string changed_hf_config(std::string_view text, const std::string& path,
                               const HfConfigChanges& changes) {
   if (!changes.weights && !changes.vocab && !changes.quantization) return std::string(text);
   check_json(text, path);
-  ordered_json all = ordered_json::parse(text);
+  ordered_json all = parse_json<ordered_json>(text);
   check(all.is_object(), path, ": must be a JSON object");
   if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name_of(*changes.weights);
   if (changes.vocab) (all.contains(kTextConfig) ? all[kTextConfig] : all)["vocab_size"] = *changes.vocab;
   if (changes.quantization == "")
     all.erase(kQuantization);
   else if (changes.quantization)
-    all[kQuantization] = ordered_json::parse(*changes.quantization);
-  return all.dump(2) + '\n';
+    all[kQuantization] = parse_json<ordered_json>(*changes.quantization);
+  return json_text(all, 2) + '\n';
 }
 
 ModelConfig read_hf_config(const std::string& path) {
@@ -82,7 +83,7 @@ std::optional<QuantizationConfig> read_quantization_config(const std::string& pa
   const json parsed = parse_object(read_whole_file(path, kMostHfConfigBytes), path);
   const JsonReader in(path, parsed);
   if (!in.has(kQuantization)) return {};
-  return parse_quantization_config(in.value(kQuantization).dump(), path);
+  return parse_quantization_config(json_text(in.value(kQuantization)), path);
 }
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
@@ -99,7 +100,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
             str("[\"", format->architecture, "\"]"));
   if (in.has("dtype") && in.has("torch_dtype"))  // the new and the old spelling
     in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "equal to torch_dtype");
-  if (in.has(kQuantization)) parse_quantization_config(in.value(kQuantization).dump(), path);
+  if (in.has(kQuantization)) parse_quantization_config(json_text(in.value(kQuantization)), path);
   try {
     return resolved(read_family(in, *format));
   } catch (const Error& error) {

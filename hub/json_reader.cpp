@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -85,7 +86,7 @@ JsonReader JsonReader::object(const char* key, const json& defaults) const {
 
 void JsonReader::must(bool holds, const char* key, const std::string& wanted) const {
   if (holds) return;
-  const std::string got = object_->contains(key) ? value(key).dump() : "absent";
+  const std::string got = object_->contains(key) ? json_text(value(key)) : "absent";
   fail(str(path_, ": ", prefix_, key, " is ", got, ", must be ", wanted));
 }
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "hub/hf_config.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -27,14 +28,14 @@ bool has_template_file(const fs::path& folder) {
   if (fs::exists(folder / "chat_template.jinja")) return true;
   const fs::path config = folder / "tokenizer_config.json";
   if (!fs::exists(config)) return false;
-  const Json json = Json::parse(read_whole_file(config.string(), kMostHfConfigBytes), nullptr, false);
+  const Json json = parse_json_or_discard<Json>(read_whole_file(config.string(), kMostHfConfigBytes));
   return json.is_object() && json.contains("chat_template");
 }
 
 // The member eos_token_id of a file: a number, a list of them, or null; nothing if it is absent.
 std::optional<std::vector<int32_t>> end_tokens_of(const fs::path& file, int64_t vocab) {
   if (!fs::exists(file)) return {};
-  const Json json = Json::parse(read_whole_file(file.string(), kMostHfConfigBytes), nullptr, false);
+  const Json json = parse_json_or_discard<Json>(read_whole_file(file.string(), kMostHfConfigBytes));
   check(json.is_object(), file.string(), ": is not a JSON object");
   const auto found = json.find("eos_token_id");
   if (found == json.end() || found->is_null()) return {};

@@ -144,9 +144,11 @@ const std::vector<ThirdParty>& third_party() {
       {"^webp/", "^text/images/webp_libwebp\\.cpp$"},
       {"^yaml\\.h$", "^train/config/yaml_libyaml\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
-       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
+       "^tests/|^checkpoint/json(_text)?\\.cpp$|^bench/[a-z_]+\\.cpp$|"
+       "^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$",
-       "^text/tokenizer/json_component\\.h$|^text/chat/image_parts\\.h$|^hub/[a-z_]+\\.h$"},
+       "^checkpoint/json_text\\.h$|^text/tokenizer/json_component\\.h$|^text/chat/image_parts\\.h$|"
+       "^hub/[a-z_]+\\.h$"},
       {"^CLI/", "^train/command_line/command\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",

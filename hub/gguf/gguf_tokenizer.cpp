@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/temporary.h"
 #include "runtime/text.h"
 #include "runtime/utf8.h"
@@ -129,7 +130,7 @@ Source read_source(const std::string& folder) {
   if (fs::exists(path)) {
     const std::string text = read_whole_file(path, kMostBytes);
     TokenizerParts parts = parse_tokenizer_json(text, path);  // checks it
-    return {std::move(parts), json::parse(text), path};
+    return {std::move(parts), parse_json<json>(text), path};
   }
   for (const auto& [tokens, merges] :
        {std::pair{"vocab.json", "merges.txt"}, std::pair{"encoder.json", "vocab.bpe"}}) {
@@ -312,7 +313,7 @@ class TokenizerReader {
       sentence_pieces(out);
     else
       fail(str(file_.path(), ": ", key("model"), " is \"", printable(model), "\", must be gpt2 or llama"));
-    return out.dump() + '\n';
+    return json_text(out) + '\n';
   }
 
   std::string tokenizer_config() const {
@@ -331,7 +332,7 @@ class TokenizerReader {
     if (const auto* chat = file_.find_value<std::string>("tokenizer.chat_template"))
       out["chat_template"] = *chat;
     out["tokenizer_class"] = "PreTrainedTokenizerFast";
-    return out.dump(2) + '\n';
+    return json_text(out, 2) + '\n';
   }
 
   std::string generation_config() const {
@@ -342,7 +343,7 @@ class TokenizerReader {
         ends.push_back(*id);
     out["eos_token_id"] = ends;
     if (const auto id = id_of("padding_token_id")) out["pad_token_id"] = *id;
-    return out.dump(2) + '\n';
+    return json_text(out, 2) + '\n';
   }
 
  private:

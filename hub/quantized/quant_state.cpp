@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -40,7 +41,7 @@ class Reader {
     return object_[key];
   }
   void must(bool holds, const char* key, const std::string& wanted) const {
-    check(holds, name_, ": ", key, " is ", value(key).dump(), ", must be ", wanted);
+    check(holds, name_, ": ", key, " is ", json_text(value(key)), ", must be ", wanted);
   }
   int64_t size(const json& number, const char* key, const std::string& wanted) const {
     must(number.is_number_unsigned() && number.get<uint64_t>() <= INT32_MAX, key, wanted);
@@ -114,7 +115,7 @@ std::string quant_state_json(const QuantState& state) {
 
 QuantState parse_quant_state(std::string_view text, const std::string& name) {
   check_json(text, name);
-  const json object = json::parse(text);
+  const json object = parse_json<json>(text);
   check(object.is_object(), name, ": must be a JSON object");
   const Reader in(name, object);
   check_keys(in, object, name);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -22,7 +23,7 @@ class Reader {
   void must(bool holds, const char* key, const std::string& wanted) const {
     if (holds) return;
     fail(str(path_, ": quantization_config.", key, ' ',
-             has(key) ? "is " + value(key).dump() : std::string("is missing"), ", must be ", wanted));
+             has(key) ? "is " + json_text(value(key)) : std::string("is missing"), ", must be ", wanted));
   }
   bool flag(const char* key) const {
     if (!has(key)) return false;
@@ -53,7 +54,7 @@ void check_method(const Reader& in) {
 
 QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path) {
   check_json(text, path);
-  const json object = json::parse(text);
+  const json object = parse_json<json>(text);
   check(object.is_object(), path, ": quantization_config must be an object");
   const Reader in(path, object);
   check_method(in);
@@ -94,7 +95,7 @@ std::string quantization_config_json(const QuantizationConfig& config) {
       {"load_in_4bit", true},
       {"load_in_8bit", false},
       {"quant_method", "bitsandbytes"}};
-  return all.dump(2);
+  return json_text(all, 2);
 }
 
 }  // namespace flatshard

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/sha256.h"
 #include "runtime/whole_file.h"
@@ -23,7 +24,7 @@ json read_json(const std::string& path) {
   if (!std::filesystem::exists(path)) return json::object();
   const std::string text = read_whole_file(path, kMostBytes);
   check_json(text, path);
-  json parsed = json::parse(text);
+  json parsed = parse_json<json>(text);
   check(parsed.is_object(), path, ": must be an object");
   return parsed;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "text/chat/image_parts.h"
 
@@ -27,7 +28,7 @@ JinjaValue value_of(const ordered_json& json, int32_t source) {
     case ordered_json::value_t::boolean:
       return json.get<bool>();
     case ordered_json::value_t::number_unsigned:
-      check(json.get<uint64_t>() <= std::numeric_limits<int64_t>::max(), "the number ", json.dump(),
+      check(json.get<uint64_t>() <= std::numeric_limits<int64_t>::max(), "the number ", json_text(json),
             " does not fit in 64 bits");
       [[fallthrough]];
     case ordered_json::value_t::number_integer:
@@ -190,7 +191,7 @@ Conversation with_parts(Conversation conversation) {
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder) {
   check_json(json, where);
   try {
-    return record_of(ordered_json::parse(json.begin(), json.end()), folder);
+    return record_of(parse_json<ordered_json>(json), folder);
   } catch (const Error& error) {
     throw Error(where + ": " + error.what(), error.where);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 
@@ -54,7 +55,7 @@ void read_text(const Json& json, PromptRecord& record) {
 
 PromptRecord record_of(const std::string& line, const std::string& where, const std::string& folder) {
   check_json(line, where);
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = parse_json_or_discard<Json>(line);
   check(json.is_object(), where, ": must be an object");
   PromptRecord record{.where = where, .json = line};
   if (json.contains("messages") || json.contains("conversations"))
@@ -87,9 +88,9 @@ std::vector<PromptRecord> read_prompt_file(const std::string& path) {
 }
 
 std::string with_answer(const PromptRecord& record, const std::string& answer) {
-  Json json = Json::parse(record.json);
+  Json json = parse_json<Json>(record.json);
   json["answer"] = answer;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json, kOneLine, InvalidUtf8::replaced);
 }
 
 }  // namespace flatshard

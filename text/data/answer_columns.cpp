@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "text/data/token_file.h"
 
@@ -21,7 +22,7 @@ struct Columns {
 };
 
 Columns columns_of(const TokenFile& file) {
-  const Json manifest = Json::parse(file.manifest(), nullptr, false);
+  const Json manifest = parse_json_or_discard<Json>(file.manifest());
   const Json rollouts = manifest.is_object() ? manifest.value("rollouts", Json()) : Json();
   check(rollouts.is_object() && rollouts.contains("values") && rollouts["values"].is_string() &&
             rollouts.contains("logprobs") && rollouts["logprobs"].is_boolean(),
@@ -72,9 +73,9 @@ void AnswerColumnWriter::add(std::span<const int32_t> tokens, std::span<const ui
 
 std::string AnswerColumnWriter::added_to(const std::string& manifest) const {
   if (advantages_.empty()) return manifest;
-  Json all = manifest.empty() ? Json::object() : Json::parse(manifest);
+  Json all = manifest.empty() ? Json::object() : parse_json<Json>(manifest);
   all["rollouts"] = {{"values", content_.hex().substr(0, kIdentityDigits)}, {"logprobs", !logprobs_.empty()}};
-  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(all, kOneLine, InvalidUtf8::replaced);
 }
 
 void AnswerColumnWriter::complete() {

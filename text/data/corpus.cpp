@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/input/json_array.h"
@@ -91,7 +92,8 @@ class ObjectScan : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(std::string& name) override {
-    if (!names_.back().insert(name).second) fail(str(where_, ": has the key ", Json(name).dump(), " twice"));
+    if (!names_.back().insert(name).second)
+      fail(str(where_, ": has the key ", json_text(Json(name)), " twice"));
     if (depth_ != 1) return true;
     keys_.push_back(name);
     at_field_ = name == field_;
@@ -132,7 +134,7 @@ std::string first_of(const std::vector<std::string>& keys) {
   constexpr size_t kMost = 8;
   std::string text;
   for (size_t i = 0; i < std::min(keys.size(), kMost); ++i)
-    text += (i > 0 ? ", " : "") + Json(keys[i]).dump();
+    text += (i > 0 ? ", " : "") + json_text(Json(keys[i]));
   return keys.empty() ? "none" : text + (keys.size() > kMost ? " ..." : "");
 }
 

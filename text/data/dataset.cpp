@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
 #include "runtime/sha256.h"
@@ -18,7 +19,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 Json parse(const std::string& manifest) {
-  const Json parsed = Json::parse(manifest, nullptr, false);
+  const Json parsed = parse_json_or_discard<Json>(manifest);
   return parsed.is_object() ? parsed : Json::object();
 }
 
@@ -51,7 +52,7 @@ DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const Dataset
 
 std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOptions& options,
                           const SampleEncoder& encoder) {
-  Json manifest = Json::parse("{" + encoder.identity() + "}");
+  Json manifest = parse_json<Json>("{" + encoder.identity() + "}");
   manifest["split"] = options.split == TextSplit::none ? "none" : "blank-lines";
   manifest["eval_share"] = options.eval_share;
   if (!options.columns.empty()) manifest["columns"] = options.columns;
@@ -62,7 +63,7 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
     if (fs::is_regular_file(file.path)) input["content"] = fingerprint({file.path});  // a pipe is read once
     manifest["inputs"].push_back(input);
   }
-  return manifest.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(manifest, kOneLine, InvalidUtf8::replaced);
 }
 
 std::string why_stale(const std::string& manifest, const std::string& tokenizer) {

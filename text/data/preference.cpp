@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -50,7 +51,7 @@ const ordered_json& member(const ordered_json& json, const char* name, const std
 PreferencePair pair_of(const Record& record) {
   check(record.is_json, record.where, ": is a text, and a preference is a JSON object");
   check_json(record.text, record.where);
-  ordered_json json = ordered_json::parse(record.text);
+  ordered_json json = parse_json<ordered_json>(record.text);
   check(json.is_object(), record.where, ": is JSON of type ", json.type_name(), ", must be an object");
   ordered_json chosen = member(json, "chosen", record.where),
                rejected = member(json, "rejected", record.where);
@@ -72,7 +73,7 @@ PreferencePair pair_of(const Record& record) {
   const auto with = [&](ordered_json completion) {
     Record one = record;
     json["completion"] = std::move(completion);
-    one.text = json.dump();
+    one.text = json_text(json);
     return one;
   };
   return {.chosen = with(std::move(chosen)), .rejected = with(std::move(rejected))};
@@ -82,7 +83,7 @@ LabeledAnswer labeled_answer_of(const Record& record, const Record& another) {
   const auto read = [](const Record& r) {
     check(r.is_json, r.where, ": is a text, and an answer with a label is a JSON object");
     check_json(r.text, r.where);
-    ordered_json json = ordered_json::parse(r.text);
+    ordered_json json = parse_json<ordered_json>(r.text);
     check(json.is_object() && json.contains("prompt") && json.contains("completion") &&
               json.contains("label") && json["label"].is_boolean(),
           r.where, ": must have \"prompt\", \"completion\" and \"label\", which is true or false");
@@ -91,12 +92,12 @@ LabeledAnswer labeled_answer_of(const Record& record, const Record& another) {
   ordered_json json = read(record);
   LabeledAnswer answer{.own = record, .other = record, .is_good = json["label"]};
   json.erase("label");
-  answer.own.text = json.dump();
+  answer.own.text = json_text(json);
   ordered_json completion = read(another)["completion"];
   check(completion.type() == json["completion"].type(), record.where, " and ", another.where,
         ": one completion is a text, the other a list of messages: make them alike");
   json["completion"] = std::move(completion);
-  answer.other.text = json.dump();
+  answer.other.text = json_text(json);
   return answer;
 }
 

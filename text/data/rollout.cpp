@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -37,7 +38,7 @@ std::vector<int32_t> tokens_of(const ordered_json& json, const char* name, const
   std::vector<int32_t> tokens;
   for (const ordered_json& token : list_of(json, name, where)) {
     check(token.is_number_unsigned() && token.get<uint64_t>() <= INT32_MAX, where, ": \"", name, "\" has ",
-          token.dump(-1, ' ', false, ordered_json::error_handler_t::replace), ", which is not a token");
+          json_text(token, kOneLine, InvalidUtf8::replaced), ", which is not a token");
     tokens.push_back(token.get<int32_t>());
   }
   return tokens;
@@ -79,7 +80,7 @@ Rollout rollout_of(const Record& record) {
   const std::string& where = record.where;
   check(record.is_json, where, ": is a text, and a rollout is a JSON object");
   check_json(record.text, where);
-  ordered_json json = ordered_json::parse(record.text);
+  ordered_json json = parse_json<ordered_json>(record.text);
   check(json.is_object(), where, ": is JSON of type ", json.type_name(), ", must be an object");
   Rollout rollout;
   read_advantage(json, where, rollout);
@@ -94,7 +95,7 @@ Rollout rollout_of(const Record& record) {
         "\"completion_ids\"");
   for (const char* name : {"logprobs", "advantage", "advantages", "reward", "group"}) json.erase(name);
   rollout.sample = record;
-  rollout.sample->text = json.dump();
+  rollout.sample->text = json_text(json);
   return rollout;
 }
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 #include "text/chat/chat_sample.h"
@@ -169,8 +170,8 @@ std::string SampleEncoder::identity() const {
     all["train_on"] = name_of(options_.train_on);
   }
   if (options_.records != RecordKind::samples) all["records"] = name_of(options_.records);
-  if (parts_->images) all["images"] = nlohmann::ordered_json::parse(to_json(*parts_->images));
-  const std::string text = all.dump();
+  if (parts_->images) all["images"] = parse_json<nlohmann::ordered_json>(to_json(*parts_->images));
+  const std::string text = json_text(all);
   return text.substr(1, text.size() - 2);
 }
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -105,11 +106,11 @@ void TokenFile::read_starts() {
 }
 
 void TokenFile::read_images(int64_t begin, int64_t end) {
-  const auto manifest = nlohmann::json::parse(manifest_, nullptr, false);
+  const auto manifest = parse_json_or_discard<nlohmann::json>(manifest_);
   check(manifest.is_object() && manifest.contains("images"), path(),
         ": is damaged: it has images, but does not say how they are read");
   try {
-    image_input_ = parse_image_input(manifest["images"].dump());
+    image_input_ = parse_image_input(json_text(manifest["images"]));
   } catch (const Error& error) {
     throw Error(path() + ": is damaged: " + error.what(), error.where);
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/named.h"
 #include "runtime/whole_file.h"
@@ -74,7 +75,7 @@ Json read_object(const std::string& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   const std::string text = read_whole_file(path, kMostBytes);
   check_json(text, path);
-  Json parsed = Json::parse(text);
+  Json parsed = parse_json<Json>(text);
   check(parsed.is_object(), path, ": must be an object");
   return parsed;
 }
@@ -223,7 +224,7 @@ std::string to_json(const ImageInput& input) {
     json["repeats"] = r.repeats;
     json["fewest_pixels"] = r.fewest_pixels;
     json["most_pixels"] = r.most_pixels;
-    return json.dump();
+    return json_text(json);
   }
   json["position_side"] = r.position_side;
   json["longest_edge"] = r.longest_edge;
@@ -235,11 +236,11 @@ std::string to_json(const ImageInput& input) {
     json["tile_edge"] = r.tile_edge;
     json["scale"] = r.scale;
   }
-  return json.dump();
+  return json_text(json);
 }
 
 ImageInput parse_image_input(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json_or_discard<Json>(text);
   check(json.is_object(), "the rules of images are no object");
   const Part part{json, "the rules of images: "};
   ImageInput input;

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
 #include "runtime/utf8.h"
@@ -20,7 +21,7 @@ constexpr int64_t kBytes = 256;
 constexpr int64_t kMostTokens = int64_t{1} << 22;  // as a tokenizer.json may have
 constexpr size_t kPendingBytes = size_t{32} << 20;
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
 // The letters of all bytes in the order of their code points, and the index of each byte's letter.
 std::vector<std::string> alphabet(std::array<int32_t, kBytes>* index) {

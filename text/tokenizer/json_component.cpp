@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -55,7 +56,7 @@ bool JsonComponent::flag(const char* member, bool fallback) const {
 int64_t JsonComponent::count(const char* member, int64_t most) const {
   const json& found = value(member);
   check(found.is_number_unsigned() && found.get<uint64_t>() <= static_cast<uint64_t>(most), where_, ": \"",
-        member, "\" is ", found.is_primitive() ? found.dump(-1, ' ', true) : found.type_name(),
+        member, "\" is ", found.is_primitive() ? ascii_json_text(found) : found.type_name(),
         ", must be a whole number from 0 to ", most);
   return found.get<int64_t>();
 }
@@ -78,8 +79,8 @@ std::vector<JsonComponent> JsonComponent::list(const char* member, size_t most) 
 void JsonComponent::refuse(const char* member) const {
   if (!has(member)) return;
   const json& found = value(member);
-  check(found == "" || found == false || found == 0, where_, ": \"", member, "\" is ",
-        found.dump(-1, ' ', true, json::error_handler_t::replace), ", which is not supported: only null is");
+  check(found == "" || found == false || found == 0, where_, ": \"", member, "\" is ", ascii_json_text(found),
+        ", which is not supported: only null is");
 }
 
 void JsonComponent::unsupported(const std::string& what) const {

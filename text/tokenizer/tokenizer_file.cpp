@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/utf8.h"
 #include "text/tokenizer/byte_letters.h"
@@ -21,14 +22,14 @@ constexpr size_t kMostDecoded = size_t{1} << 20;
 constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr char kEndOfText[] = "<|endoftext|>";
 
-json parse_json(std::string_view text, const std::string& path) {
+json parse_checked(std::string_view text, const std::string& path) {
   check_json(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);  // a token may be U+0000
-  return json::parse(text.begin(), text.end());
+  return parse_json<json>(text);
 }
 
 int32_t id_of_json(const json& id, const std::string& token, const std::string& where) {
   check(id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMostIds), where,
-        ": the id of \"", token, "\" is ", id.is_primitive() ? id.dump(-1, ' ', true) : id.type_name(),
+        ": the id of \"", token, "\" is ", id.is_primitive() ? ascii_json_text(id) : id.type_name(),
         ", must be a whole number below ", kMostIds);
   return id.get<int32_t>();
 }
@@ -150,7 +151,7 @@ void set_decoder(const DecoderSteps& steps, TokenizerParts* parts) {
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path) {
-  const json parsed = parse_json(text, path);
+  const json parsed = parse_checked(text, path);
   const JsonComponent file(parsed, path);
   TokenizerParts parts;
   read_model(file.object("model"), &parts);
@@ -179,7 +180,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& pa
 TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
                                 std::string_view merges, const std::string& merges_path) {
   TokenizerParts parts;
-  parts.vocabulary = vocabulary_of(parse_json(vocabulary, vocabulary_path), vocabulary_path);
+  parts.vocabulary = vocabulary_of(parse_checked(vocabulary, vocabulary_path), vocabulary_path);
   int64_t line_number = 0;
   for (size_t at = 0; at < merges.size();) {
     const size_t end = std::min(merges.find('\n', at), merges.size());
@@ -205,7 +206,7 @@ TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& 
 }
 
 void parse_token_names(std::string_view text, const std::string& path, TokenNames* names) {
-  const json parsed = parse_json(text, path);
+  const json parsed = parse_checked(text, path);
   const JsonComponent file(parsed, path);
   const auto read_name = [&](const char* member, std::string* name) {
     if (!name->empty() || !file.has(member)) return;

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "tools/inference/prompt_images.h"
@@ -137,9 +138,9 @@ std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCod
     }
   }
   std::vector<ScoredAnswer> all(records.size());
-  const std::string text = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = json_text(mine, kOneLine, InvalidUtf8::replaced);
   for (const std::string& part : world.all_gather_texts(text, "answers"))
-    for (const Json& row : Json::parse(part)) all[row[0].get<size_t>()] = {row[1], row[2], row[3]};
+    for (const Json& row : parse_json<Json>(part)) all[row[0].get<size_t>()] = {row[1], row[2], row[3]};
   return all;
 }
 

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 
@@ -73,7 +74,7 @@ class Writer {
     for (const NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 
-  std::string text() const { return json_.dump(); }
+  std::string text() const { return json_text(json_); }
 
  private:
   Json json_;
@@ -114,7 +115,7 @@ class Reader {
     const Json item = take(key);
     const bool fits = item.is_number_integer() &&
                       (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
-    check(fits, where_, ": ", key, " is ", item.dump(), ", must be a whole number below 2^63");
+    check(fits, where_, ": ", key, " is ", json_text(item), ", must be a whole number below 2^63");
     value = item.get<int64_t>();
   }
   void operator()(const char* key, double& value) {
@@ -124,12 +125,13 @@ class Reader {
     else if (const auto named = item.is_string() ? non_finite_named(item.get<std::string>()) : std::nullopt)
       value = *named;
     else
-      fail(str(where_, ": ", key, " is ", item.dump(), ", must be a number, \"nan\", \"inf\" or \"-inf\""));
+      fail(str(where_, ": ", key, " is ", json_text(item),
+               ", must be a number, \"nan\", \"inf\" or \"-inf\""));
   }
   void operator()(const char* key, bool& value) {
     if (!json_.contains(key)) return;
     const Json item = take(key);
-    check(item.is_boolean(), where_, ": ", key, " is ", item.dump(), ", must be true or false");
+    check(item.is_boolean(), where_, ": ", key, " is ", json_text(item), ", must be true or false");
     value = item.get<bool>();
   }
   template <class T>
@@ -199,7 +201,7 @@ std::string to_json(const StepMetrics& m) {
 StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   Json json;
   try {
-    json = Json::parse(line);
+    json = parse_json<Json>(line);
   } catch (const Json::parse_error& error) {
     fail(str(where, ": not JSON at byte ", error.byte, " of ", line.size(),
              "; the line is cut off or damaged"));

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
+
 namespace flatshard {
 namespace {
 
@@ -123,8 +125,8 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   if (std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->loss_scale.empty(); }))
     add({.title = "Loss scale", .unit = "", .from_zero = true, .log = true},
         {{"scale", &RunCurves::loss_scale}});
-  const std::string text = Json{{"runs", names}, {"charts", charts}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);  // names of folders may be invalid UTF-8
+  const std::string text = json_text(Json{{"runs", names}, {"charts", charts}}, kOneLine,
+                                     InvalidUtf8::replaced);  // names of folders may be invalid UTF-8
   std::string safe;
   for (const char c : text) safe += c == '<' ? "\\u003c" : std::string(1, c);
   return safe;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
@@ -24,15 +25,15 @@ constexpr size_t kMostShown = 50;  // evaluations on a page
 std::string lines_of(const std::vector<SampleText>& samples) {
   std::string lines;
   for (const SampleText& s : samples)
-    lines += Json{{"step", s.step}, {"prompt", s.prompt}, {"text", s.text}}.dump(
-                 -1, ' ', false, Json::error_handler_t::replace) +
+    lines += json_text(Json{{"step", s.step}, {"prompt", s.prompt}, {"text", s.text}}, kOneLine,
+                       InvalidUtf8::replaced) +
              '\n';
   return lines;
 }
 
 SampleText parse_sample(const std::string& line, const std::string& where) {
   check_json(line, where);
-  const Json json = Json::parse(line);
+  const Json json = parse_json<Json>(line);
   const auto has_text = [&](const char* name) { return json.contains(name) && json[name].is_string(); };
   check(json.is_object() && json.contains("step") && json["step"].is_number_integer() && has_text("prompt") &&
             has_text("text"),

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "comm/agreement.h"
 #include "hub/adapter_base.h"
 #include "runtime/check.h"
@@ -60,7 +61,7 @@ Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& worl
     nlohmann::ordered_json settings = settings_of(setup, inputs.prints);
     const auto add = [&](const NamedFile& file, const std::string& print) {
       settings["tokens"] = print;
-      files_.push_back({file.path, settings.dump()});
+      files_.push_back({file.path, json_text(settings)});
     };
     size_t i = 0;
     for (const NamedFile& file : named_files(setup.config.data.train)) add(file, inputs.prints.train[i++]);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "comm/agreement.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
@@ -50,8 +51,8 @@ RunSamples::RunSamples(const RunSetup& setup, World& world)
   succeed_together(world, [&] {
     if (world.rank() == 0) read(setup);
   });
-  const std::string mine = world.rank() == 0 ? Json{prompts_, ends_}.dump() : "";
-  const Json all = Json::parse(world.all_gather_texts(mine, "the prompts of log.samples").front());
+  const std::string mine = world.rank() == 0 ? json_text(Json{prompts_, ends_}) : "";
+  const Json all = parse_json<Json>(world.all_gather_texts(mine, "the prompts of log.samples").front());
   prompts_ = all[0].get<std::vector<Tokens>>();
   ends_ = all[1].get<Tokens>();
 }

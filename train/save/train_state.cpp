@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json.h"
+#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -91,7 +92,7 @@ struct Reader {
     if (!json.contains(key)) return;
     const Json item = take(key);
     value = item.is_string() ? non_finite_named(item.get<std::string>()) : number(key, item);
-    check(value.has_value(), where, ": ", key, " is ", item.dump(), ", must be a number");
+    check(value.has_value(), where, ": ", key, " is ", json_text(item), ", must be a number");
   }
   void operator()(const char* key, std::optional<std::string>& value) {
     if (!json.contains(key)) return;
@@ -101,14 +102,14 @@ struct Reader {
     if (!json.contains(key)) return;
     const Json item = take(key);
     check(item.is_object() && item.size() == 2 && item.contains("step") && item.contains("loss"), where, ": ",
-          key, " is ", item.dump(), ", must have step and loss");
+          key, " is ", json_text(item), ", must have step and loss");
     value = {.step = whole(key, item["step"]), .loss = number(key, item["loss"])};
   }
   void operator()(const char* key, std::map<std::string, std::string>& values) {
     const Json item = take(key);
     check(item.is_object(), where, ": ", key, " must be an object");
     for (const auto& [name, value] : item.items()) {
-      check(value.is_string(), where, ": ", key, ": ", name, " is ", value.dump(), ", must be a string");
+      check(value.is_string(), where, ": ", key, ": ", name, " is ", json_text(value), ", must be a string");
       values[name] = value.get<std::string>();
     }
   }
@@ -121,7 +122,7 @@ struct Reader {
     for (const Json& item : list) {
       check(item.is_object() && item.size() == 3 && item.contains("fingerprint") && item.contains("epoch") &&
                 item.contains("sequence"),
-            where, ": ", key, " has ", item.dump(), ", must have fingerprint, epoch and sequence");
+            where, ": ", key, " has ", json_text(item), ", must have fingerprint, epoch and sequence");
       sources.push_back({.fingerprint = text(key, item["fingerprint"]),
                          .position = {whole(key, item["epoch"]), whole(key, item["sequence"])}});
     }
@@ -134,7 +135,7 @@ struct Reader {
     for (const Json& item : list) {
       check(item.is_object() && item.size() == 4 && item.contains("step") && item.contains("key") &&
                 item.contains("from") && item.contains("to"),
-            where, ": ", key, " has ", item.dump(), ", must have step, key, from and to");
+            where, ": ", key, " has ", json_text(item), ", must have step, key, from and to");
       changes.push_back({.step = whole(key, item["step"]),
                          .key = text(key, item["key"]),
                          .from = text(key, item["from"]),
@@ -147,20 +148,20 @@ struct Reader {
     check(item.is_array() && item.size() <= kMostHistoryLines, where, ": ", key,
           " must be an array of at most ", kMostHistoryLines, " lines");
     for (const Json& line : item)
-      lines.push_back(parse_metrics(line.dump(), str(where, ": ", key, ' ', lines.size() + 1)));
+      lines.push_back(parse_metrics(json_text(line), str(where, ": ", key, ' ', lines.size() + 1)));
   }
 
   int64_t whole(const char* key, const Json& item) const {
     const bool fits = item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
-    check(fits, where, ": ", key, " is ", item.dump(), ", must be a whole number from 0 to 2^63 - 1");
+    check(fits, where, ": ", key, " is ", json_text(item), ", must be a whole number from 0 to 2^63 - 1");
     return item.get<int64_t>();
   }
   std::string text(const char* key, const Json& item) const {
-    check(item.is_string(), where, ": ", key, " is ", item.dump(), ", must be a string");
+    check(item.is_string(), where, ": ", key, " is ", json_text(item), ", must be a string");
     return item.get<std::string>();
   }
   double number(const char* key, const Json& item) const {
-    check(item.is_number(), where, ": ", key, " is ", item.dump(), ", must be a number");
+    check(item.is_number(), where, ": ", key, " is ", json_text(item), ", must be a number");
     return item.get<double>();
   }
   Json take(const char* key) {
@@ -201,7 +202,7 @@ void check_numbers(const TrainState& state, const std::string& path) {
 std::string to_json(const TrainState& state) {
   Writer writer;
   each_member(state, writer);
-  std::string text = writer.json.dump(2, ' ', false, Json::error_handler_t::replace), lines;
+  std::string text = json_text(writer.json, 2, InvalidUtf8::replaced), lines;
   text.erase(text.rfind('\n'));
   for (const StepMetrics& m : state.log_history) lines += str(lines.empty() ? "" : ",", "\n    ", to_json(m));
   return str(text, ",\n  \"", kHistory, "\": [", lines, "\n  ]\n}\n");
@@ -214,7 +215,7 @@ TrainState read_train_state(const std::string& path) {
 
 TrainState parse_train_state(std::string_view text, const std::string& path) {
   check_json(text, path);
-  Reader reader{.json = Json::parse(text), .where = path};
+  Reader reader{.json = parse_json<Json>(text), .where = path};
   check(reader.json.is_object(), path, ": must be a JSON object");
   TrainState state;
   each_member(state, reader);
@@ -244,7 +245,7 @@ std::vector<std::string> differences(const TrainState& a, const TrainState& b) {
     const auto text = [](const Json& all, const std::string& key) {
       return !all.contains(key)     ? "not set"
              : all[key].is_string() ? all[key].get<std::string>()
-                                    : all[key].dump();
+                                    : json_text(all[key]);
     };
     for (const Json* all : {&left, &right})
       for (const auto& [key, value] : all->items())

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "hub/json_reader.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -61,7 +62,7 @@ bool parse_shape(const std::string& shape, OpCall& op) {
 
 std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cluster) {
   constexpr int64_t kMostBytes = 16 << 20;
-  const nlohmann::json json = nlohmann::json::parse(read_whole_file(path, kMostBytes), nullptr, false);
+  const nlohmann::json json = parse_json_or_discard<nlohmann::json>(read_whole_file(path, kMostBytes));
   constexpr const char* kWanted = " is not a file of bench --device cuda --json: ";
   check(!json.is_discarded() && json.is_object(), path, kWanted, "it is not a JSON object");
   check(json.contains("cases") && json["cases"].is_array(), path, kWanted, "it has no list \"cases\"");

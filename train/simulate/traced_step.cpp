@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json_text.h"
 #include "comm/trace_file.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -206,7 +207,7 @@ void meet(TracedStep& step, const Calls& calls) {
 }  // namespace
 
 std::vector<TracedRank> read_trace(const std::string& path) {
-  const auto json = nlohmann::json::parse(read_whole_file(path, kMostTraceBytes + (1 << 20)));
+  const auto json = parse_json<nlohmann::json>(read_whole_file(path, kMostTraceBytes + (1 << 20)));
   std::map<std::pair<int, int>, std::string> names;  // of the streams, by rank and row
   std::map<int, std::map<std::string, TracedStream>> streams;
   std::map<int, TracedRank> ranks;
