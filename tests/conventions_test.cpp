@@ -276,6 +276,14 @@ TEST_CASE("events are recorded and waited for only at their home") {
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
+// What each file of its own would compile for a second or two.
+TEST_CASE("JSON is parsed and written at one place") {
+  const auto found = lines_matching("\\.dump\\(|[jJ]son::parse\\(", [](const Source& s) {
+    return s.folder != "tests" && s.path != "checkpoint/json_text.cpp";
+  });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
 TEST_CASE("a test that needs a GPU belongs to the suite gpu") {
   for (const Source& source : sources()) {
     std::string opening;  // of the test case that a line belongs to
