@@ -21,7 +21,8 @@ namespace flatshard {
 // object and 32 levels of nesting, so that all readers agree on it and none is overloaded. Names with a zero
 // byte, which cuts messages, are refused too, unless the file needs them. An Error begins with the path.
 enum class ZeroBytes { refused, allowed };
-void check_json(std::string_view text, const std::string& path, size_t most_members = 1 << 14,
+constexpr size_t kMostMembers = 1 << 14;
+void check_json(std::string_view text, const std::string& path, size_t most_members = kMostMembers,
                 ZeroBytes in_names = ZeroBytes::refused);
 
 struct SafetensorsHeader {

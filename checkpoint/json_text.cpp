@@ -28,6 +28,15 @@ Json parse_json_or_discard(std::string_view text) {
 template json parse_json_or_discard(std::string_view text);
 template ordered_json parse_json_or_discard(std::string_view text);
 
+template <class Json>
+Json checked_json(std::string_view text, const std::string& path, size_t most_members, ZeroBytes in_names) {
+  check_json(text, path, most_members, in_names);
+  return parse_json<Json>(text);
+}
+template json checked_json(std::string_view text, const std::string& path, size_t most_members, ZeroBytes);
+template ordered_json checked_json(std::string_view text, const std::string& path, size_t most_members,
+                                   ZeroBytes);
+
 std::string json_text(const json& value, int indent, InvalidUtf8 invalid) {
   return value.dump(indent, ' ', false, handler_of(invalid));
 }

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "checkpoint/json.h"
+
 namespace flatshard {
 
 // Of nlohmann::json, and of ordered_json, whose objects keep their order. Bad text throws the exception of
@@ -17,6 +19,11 @@ Json parse_json(std::string_view text);
 // As above, but bad text gives a value of which is_discarded() holds.
 template <class Json>
 Json parse_json_or_discard(std::string_view text);
+
+// Of text from elsewhere, after check_json(), whose Error begins with the path.
+template <class Json>
+Json checked_json(std::string_view text, const std::string& path, size_t most_members = kMostMembers,
+                  ZeroBytes in_names = ZeroBytes::refused);
 
 constexpr int kOneLine = -1;
 enum class InvalidUtf8 { refused, replaced };

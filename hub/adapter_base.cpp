@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "hub/adapter_config.h"
 #include "hub/gguf/gguf_file.h"
@@ -108,8 +107,7 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
   std::error_code none;
   if (!fs::exists(fs::symlink_status(path, none))) return {};
   const std::string text = read_whole_file(path, kMostHfConfigBytes);
-  check_json(text, path);
-  const json object = parse_json<json>(text);
+  const json object = checked_json<json>(text, path);
   check(object.is_object(), path, ": must be a JSON object");
   const JsonReader in(path, object);
   in.require("folder");

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "hub/peft_names.h"
 #include "runtime/check.h"
@@ -216,8 +215,7 @@ json list_or_null(const std::vector<T>& list) {
 
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings) {
   const std::string text = read_whole_file(path, kMostBytes);
-  check_json(text, path);
-  const json all = parse_json<json>(text);
+  const json all = checked_json<json>(text, path);
   check(all.is_object(), path, ": must be a JSON object");
   const Reader in(path, all);
   check_keys(in, all, path, warnings);

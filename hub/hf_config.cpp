@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "hub/format.h"
 #include "hub/vision_keys.h"
@@ -34,8 +33,7 @@ json token_ids(const JsonReader& in, const char* key) {
 json parse_object(std::string_view text, const std::string& path) {
   constexpr size_t kMostBytes = 1 << 24;
   check(text.size() <= kMostBytes, path, ": has ", text.size(), " bytes, must have at most ", kMostBytes);
-  check_json(text, path);
-  json parsed = parse_json<json>(text);
+  json parsed = checked_json<json>(text, path);
   check(parsed.is_object(), path, ": must be a JSON object");
   return parsed;
 }
@@ -63,8 +61,7 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
 std::string changed_hf_config(std::string_view text, const std::string& path,
                               const HfConfigChanges& changes) {
   if (!changes.weights && !changes.vocab && !changes.quantization) return std::string(text);
-  check_json(text, path);
-  ordered_json all = parse_json<ordered_json>(text);
+  ordered_json all = checked_json<ordered_json>(text, path);
   check(all.is_object(), path, ": must be a JSON object");
   if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name_of(*changes.weights);
   if (changes.vocab) (all.contains(kTextConfig) ? all[kTextConfig] : all)["vocab_size"] = *changes.vocab;

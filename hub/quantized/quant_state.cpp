@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
@@ -114,8 +113,7 @@ std::string quant_state_json(const QuantState& state) {
 }
 
 QuantState parse_quant_state(std::string_view text, const std::string& name) {
-  check_json(text, name);
-  const json object = parse_json<json>(text);
+  const json object = checked_json<json>(text, name);
   check(object.is_object(), name, ": must be a JSON object");
   const Reader in(name, object);
   check_keys(in, object, name);

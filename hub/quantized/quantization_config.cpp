@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
@@ -53,8 +52,7 @@ void check_method(const Reader& in) {
 }  // namespace
 
 QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path) {
-  check_json(text, path);
-  const json object = parse_json<json>(text);
+  const json object = checked_json<json>(text, path);
   check(object.is_object(), path, ": quantization_config must be an object");
   const Reader in(path, object);
   check_method(in);

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/sha256.h"
@@ -23,8 +22,7 @@ constexpr char kConfig[] = "/tokenizer_config.json";
 json read_json(const std::string& path) {
   if (!std::filesystem::exists(path)) return json::object();
   const std::string text = read_whole_file(path, kMostBytes);
-  check_json(text, path);
-  json parsed = parse_json<json>(text);
+  json parsed = checked_json<json>(text, path);
   check(parsed.is_object(), path, ": must be an object");
   return parsed;
 }

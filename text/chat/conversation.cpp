@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "text/chat/image_parts.h"
@@ -189,9 +188,9 @@ Conversation with_parts(Conversation conversation) {
 }
 
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder) {
-  check_json(json, where);
+  const ordered_json parsed = checked_json<ordered_json>(json, where);
   try {
-    return record_of(parse_json<ordered_json>(json), folder);
+    return record_of(parsed, folder);
   } catch (const Error& error) {
     throw Error(where + ": " + error.what(), error.where);
   }

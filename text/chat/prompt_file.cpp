@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -54,8 +53,7 @@ void read_text(const Json& json, PromptRecord& record) {
 }
 
 PromptRecord record_of(const std::string& line, const std::string& where, const std::string& folder) {
-  check_json(line, where);
-  const Json json = parse_json_or_discard<Json>(line);
+  const Json json = checked_json<Json>(line, where);
   check(json.is_object(), where, ": must be an object");
   PromptRecord record{.where = where, .json = line};
   if (json.contains("messages") || json.contains("conversations"))

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
@@ -50,8 +49,7 @@ const ordered_json& member(const ordered_json& json, const char* name, const std
 
 PreferencePair pair_of(const Record& record) {
   check(record.is_json, record.where, ": is a text, and a preference is a JSON object");
-  check_json(record.text, record.where);
-  ordered_json json = parse_json<ordered_json>(record.text);
+  ordered_json json = checked_json<ordered_json>(record.text, record.where);
   check(json.is_object(), record.where, ": is JSON of type ", json.type_name(), ", must be an object");
   ordered_json chosen = member(json, "chosen", record.where),
                rejected = member(json, "rejected", record.where);
@@ -82,8 +80,7 @@ PreferencePair pair_of(const Record& record) {
 LabeledAnswer labeled_answer_of(const Record& record, const Record& another) {
   const auto read = [](const Record& r) {
     check(r.is_json, r.where, ": is a text, and an answer with a label is a JSON object");
-    check_json(r.text, r.where);
-    ordered_json json = parse_json<ordered_json>(r.text);
+    ordered_json json = checked_json<ordered_json>(r.text, r.where);
     check(json.is_object() && json.contains("prompt") && json.contains("completion") &&
               json.contains("label") && json["label"].is_boolean(),
           r.where, ": must have \"prompt\", \"completion\" and \"label\", which is true or false");

@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 
@@ -79,8 +78,7 @@ void read_advantage(const ordered_json& json, const std::string& where, Rollout&
 Rollout rollout_of(const Record& record) {
   const std::string& where = record.where;
   check(record.is_json, where, ": is a text, and a rollout is a JSON object");
-  check_json(record.text, where);
-  ordered_json json = parse_json<ordered_json>(record.text);
+  ordered_json json = checked_json<ordered_json>(record.text, where);
   check(json.is_object(), where, ": is JSON of type ", json.type_name(), ", must be an object");
   Rollout rollout;
   read_advantage(json, where, rollout);

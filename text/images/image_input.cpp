@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/named.h"
@@ -74,8 +73,7 @@ struct Part {
 Json read_object(const std::string& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   const std::string text = read_whole_file(path, kMostBytes);
-  check_json(text, path);
-  Json parsed = parse_json<Json>(text);
+  Json parsed = checked_json<Json>(text, path);
   check(parsed.is_object(), path, ": must be an object");
   return parsed;
 }

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/utf8.h"
@@ -22,9 +21,9 @@ constexpr size_t kMostDecoded = size_t{1} << 20;
 constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr char kEndOfText[] = "<|endoftext|>";
 
-json parse_checked(std::string_view text, const std::string& path) {
-  check_json(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);  // a token may be U+0000
-  return parse_json<json>(text);
+json tokenizer_json(std::string_view text, const std::string& path) {
+  // A token may be U+0000.
+  return checked_json<json>(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);
 }
 
 int32_t id_of_json(const json& id, const std::string& token, const std::string& where) {
@@ -151,7 +150,7 @@ void set_decoder(const DecoderSteps& steps, TokenizerParts* parts) {
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path) {
-  const json parsed = parse_checked(text, path);
+  const json parsed = tokenizer_json(text, path);
   const JsonComponent file(parsed, path);
   TokenizerParts parts;
   read_model(file.object("model"), &parts);
@@ -180,7 +179,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& pa
 TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
                                 std::string_view merges, const std::string& merges_path) {
   TokenizerParts parts;
-  parts.vocabulary = vocabulary_of(parse_checked(vocabulary, vocabulary_path), vocabulary_path);
+  parts.vocabulary = vocabulary_of(tokenizer_json(vocabulary, vocabulary_path), vocabulary_path);
   int64_t line_number = 0;
   for (size_t at = 0; at < merges.size();) {
     const size_t end = std::min(merges.find('\n', at), merges.size());
@@ -206,7 +205,7 @@ TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& 
 }
 
 void parse_token_names(std::string_view text, const std::string& path, TokenNames* names) {
-  const json parsed = parse_checked(text, path);
+  const json parsed = tokenizer_json(text, path);
   const JsonComponent file(parsed, path);
   const auto read_name = [&](const char* member, std::string* name) {
     if (!name->empty() || !file.has(member)) return;

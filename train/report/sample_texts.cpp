@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/log.h"
@@ -32,8 +31,7 @@ std::string lines_of(const std::vector<SampleText>& samples) {
 }
 
 SampleText parse_sample(const std::string& line, const std::string& where) {
-  check_json(line, where);
-  const Json json = parse_json<Json>(line);
+  const Json json = checked_json<Json>(line, where);
   const auto has_text = [&](const char* name) { return json.contains(name) && json[name].is_string(); };
   check(json.is_object() && json.contains("step") && json["step"].is_number_integer() && has_text("prompt") &&
             has_text("text"),

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json.h"
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
@@ -214,8 +213,7 @@ TrainState read_train_state(const std::string& path) {
 }
 
 TrainState parse_train_state(std::string_view text, const std::string& path) {
-  check_json(text, path);
-  Reader reader{.json = parse_json<Json>(text), .where = path};
+  Reader reader{.json = checked_json<Json>(text, path), .where = path};
   check(reader.json.is_object(), path, ": must be a JSON object");
   TrainState state;
   each_member(state, reader);
