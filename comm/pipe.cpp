@@ -69,23 +69,23 @@ Pipe::Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apa
                         &streams.add(kReceives[flow], StreamRole::comm)};
 }
 
-void Pipe::receive(Flow flow, int from, PipeBuffer& buffer) {
+void Pipe::receive(Flow flow, int from, PipeBuffer& buffer, const Message& message) {
   Stream& stream = *of(flow).receive;
   stream.wait(buffer.released);  // compute may still use the content before
   stream.wait(buffer.sent);      // which may still be on its way
-  comms_.link(flow, from, comms_.stages().rank())
-      .receive(stream, buffer.tensor, from, kNames[static_cast<size_t>(flow)]);
+  Communicator& link = comms_.link(flow, from, comms_.stages().rank());
+  for (const Tensor& part : message) link.receive(stream, part, from, kNames[static_cast<size_t>(flow)]);
   stream.record(buffer.arrived);
 }
 
 void Pipe::wait_arrived(Stream& compute, PipeBuffer& buffer) { compute.wait(buffer.arrived); }
 
-void Pipe::send(Flow flow, int to, Stream& compute, PipeBuffer& buffer) {
+void Pipe::send(Flow flow, int to, Stream& compute, PipeBuffer& buffer, const Message& message) {
   Stream& stream = *of(flow).send;
   compute.record(buffer.written);
   stream.wait(buffer.written);  // compute has written the message
-  comms_.link(flow, comms_.stages().rank(), to)
-      .send(stream, buffer.tensor, to, kNames[static_cast<size_t>(flow)]);
+  Communicator& link = comms_.link(flow, comms_.stages().rank(), to);
+  for (const Tensor& part : message) link.send(stream, part, to, kNames[static_cast<size_t>(flow)]);
   stream.record(buffer.sent);
 }
 

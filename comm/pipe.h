@@ -2,15 +2,15 @@
 // Messages between the stages of a pipeline (train/setup/pipeline.h): activations to the next chunk,
 // gradients to the one before. Each flow has one stream for sending and one for receiving, so that messages
 // are in transit while other micro-batches are computed, and no message waits for one of another flow. The
-// host never waits.
+// host never waits. Sender and receiver must state messages of the same sizes.
 //
 // A PipeBuffer goes through
 //
-//   receive(flow, from, buffer)           once compute has released it and its last content was sent
-//   wait_arrived(compute, buffer)         compute may read and write it
-//   send(flow, to, compute, buffer)       what compute has written so far
-//   wait_sent(compute, buffer)            compute may write it again
-//   release(compute, buffer)              compute is done with it, for now
+//   receive(flow, from, buffer, message)      once compute has released it and its last content was sent
+//   wait_arrived(compute, buffer)             compute may read and write it
+//   send(flow, to, compute, buffer, message)  what compute has written so far
+//   wait_sent(compute, buffer)                compute may write it again
+//   release(compute, buffer)                  compute is done with it, for now
 //
 // pipe.cpp contains every record and every wait between compute and these streams.
 
@@ -27,10 +27,12 @@ namespace flatshard {
 enum class Flow { activations, gradients, embedded, embedded_gradients };
 inline constexpr size_t kFlows = 4;
 
+// The events of memory that messages are sent from, or received into.
 struct PipeBuffer {
-  Tensor tensor;
   Event arrived, written, sent, released;
 };
+// The parts of a buffer that are sent, in order; each is a call of its own.
+using Message = std::vector<Tensor>;
 
 // The communicators of a pipeline; each has one rank of every stage, by stage.
 class PipeCommunicators {
@@ -62,9 +64,9 @@ class Pipe {
   // Adds streams for the flows of these communicators.
   Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart);
 
-  void receive(Flow flow, int from, PipeBuffer& buffer);
+  void receive(Flow flow, int from, PipeBuffer& buffer, const Message& message);
   void wait_arrived(Stream& compute, PipeBuffer& buffer);
-  void send(Flow flow, int to, Stream& compute, PipeBuffer& buffer);
+  void send(Flow flow, int to, Stream& compute, PipeBuffer& buffer, const Message& message);
   void wait_sent(Stream& compute, PipeBuffer& buffer);
   void release(Stream& compute, PipeBuffer& buffer);
 

@@ -28,11 +28,11 @@ class SleepingStage {
     for (int s = 0; s < world.size(); ++s) pipeline_.chunks.push_back({s, s + 1, s});
     actions_ = actions_of(pipeline_, stage_, kMicroSteps, 0);
     for (size_t i = 0; i < buffers_.size(); ++i)
-      buffers_[i].tensor = {
-          memory_.data() ? static_cast<char*>(memory_.data()) + static_cast<int64_t>(i) * kBytes : nullptr,
-          DType::u8,
-          {kBytes},
-          Device::cpu()};
+      buffers_[i].message = {
+          {memory_.data() ? static_cast<char*>(memory_.data()) + static_cast<int64_t>(i) * kBytes : nullptr,
+           DType::u8,
+           {kBytes},
+           Device::cpu()}};
   }
 
   const Pipeline& pipeline() const { return pipeline_; }
@@ -44,29 +44,37 @@ class SleepingStage {
       const Action& action = actions_[at];
       if (receives(action)) pipe_.wait_arrived(compute_, buffer(action, true));
       std::this_thread::sleep_for(action.forward ? kForward : kBackward);
-      if (sends(action)) pipe_.send(flow(action), next(action, 1), compute_, buffer(action, false));
+      if (!sends(action)) continue;
+      Buffer& sent = buffer(action, false);
+      pipe_.send(flow(action), next(action, 1), compute_, sent, sent.message);
     }
     streams_.sync_all();
   }
 
  private:
+  struct Buffer : PipeBuffer {
+    Message message;
+  };
+
   static Flow flow(const Action& a) { return a.forward ? Flow::activations : Flow::gradients; }
   int next(const Action& a, int step) const { return stage_ + (a.forward ? step : -step); }
   bool exists(int stage) const { return stage >= 0 && stage < pipeline_.stages; }
   bool sends(const Action& a) const { return exists(next(a, 1)); }
   bool receives(const Action& a) const { return exists(next(a, -1)); }
-  PipeBuffer& buffer(const Action& a, bool in) {
+  Buffer& buffer(const Action& a, bool in) {
     return buffers_[static_cast<size_t>(4 * a.micro + (a.forward ? 0 : 2) + (in ? 0 : 1))];
   }
   void receive_for(const Action& a) {
-    if (receives(a)) pipe_.receive(flow(a), next(a, -1), buffer(a, true));
+    if (!receives(a)) return;
+    Buffer& received = buffer(a, true);
+    pipe_.receive(flow(a), next(a, -1), received, received.message);
   }
 
   Pipeline pipeline_;
   int stage_;
   PipeCommunicators comms_;
   Memory memory_;
-  std::vector<PipeBuffer> buffers_;
+  std::vector<Buffer> buffers_;
   std::vector<Action> actions_;
   StreamGroup streams_{Device::cpu(), {.order = StreamOrder::concurrent}};
   Stream& compute_ = streams_.add("compute");

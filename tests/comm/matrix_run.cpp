@@ -1,6 +1,7 @@
 #include "tests/comm/matrix_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <unistd.h>
@@ -9,18 +10,23 @@
 #include "runtime/rng.h"
 #include "runtime/sha256.h"
 #include "tests/comm/settings.h"
+#include "tests/train/image_workshop.h"
 #include "train/step/weights.h"
 
 namespace flatshard::test {
 namespace {
 
-constexpr int kEvaluatedSequences = 16;
+constexpr int64_t kMostEvaluated = 16;  // sequences
 constexpr CommitOptions kPoisoned{.poison = true};
 
-// Writes documents of various lengths to a file per rank, which is deleted once it is mapped.
+// A file per rank, which is deleted once it is mapped.
+std::string corpus_path() {
+  return (std::filesystem::temp_directory_path() / str("rank_matrix_", getpid(), ".tok")).string();
+}
+
+// Writes documents of various lengths.
 std::string write_corpus() {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / str("rank_matrix_", getpid(), ".tok")).string();
+  const std::string path = corpus_path();
   TokenWriter writer(path, kMatrixVocab);
   const RandomStream random(5, "corpus");
   int64_t at = 0;
@@ -31,6 +37,10 @@ std::string write_corpus() {
   }
   writer.finish();
   return path;
+}
+
+PackingOptions packing_of(const RunSetup& setup) {
+  return {.packing = setup.config.data.packing, .max_patches = setup.max_patches};
 }
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -91,11 +101,22 @@ MatrixRun::MatrixRun(World& world) : world_(world), corpus_(write_corpus()) {
   std::filesystem::remove(corpus_.path());
 }
 
-Data MatrixRun::data(const RunSetup& setup) const {
-  return Data(corpus_, {.seq_len = setup.seq_len(),
-                        .lane_sequences = setup.batching.lane_sequences,
-                        .total_sequences = setup.batching.total_sequences,
-                        .packing = {.packing = setup.config.data.packing}});
+const TokenFile& MatrixRun::corpus_for(const RunSetup& setup) {
+  if (!setup.model.vision) return corpus_;
+  const std::string& family = setup.model.family;
+  if (const auto found = image_corpora_.find(family); found != image_corpora_.end()) return found->second;
+  const std::string path = corpus_path();
+  write_documents_with_images(path, family);
+  const auto [written, _] = image_corpora_.emplace(family, path);
+  std::filesystem::remove(path);
+  return written->second;
+}
+
+Data MatrixRun::data(const RunSetup& setup) {
+  return Data(corpus_for(setup), {.seq_len = setup.seq_len(),
+                                  .lane_sequences = setup.batching.lane_sequences,
+                                  .total_sequences = setup.batching.total_sequences,
+                                  .packing = packing_of(setup)});
 }
 
 MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,
@@ -121,12 +142,13 @@ MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& set
 // The losses of the evaluated sequences, in order.
 std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime, const RunSetup& setup) {
   const int ranks = setup.groups.ranks;
-  const Data data(corpus_, {.seq_len = kMatrixLength,
-                            .total_sequences = ranks,
-                            .packing = {.packing = Packing::documents},
-                            .shuffle = false});
-  std::vector<double> losses(kEvaluatedSequences, 0);
-  for (int batch = 0; batch < kEvaluatedSequences / ranks; ++batch) {
+  const Data data(
+      corpus_for(setup),
+      {.seq_len = setup.seq_len(), .total_sequences = ranks, .packing = packing_of(setup), .shuffle = false});
+  // Of an epoch, in as many batches on any number of ranks.
+  const auto count = std::bit_floor(static_cast<uint64_t>(std::min(kMostEvaluated, data.sequence_count())));
+  std::vector<double> losses(count, 0);
+  for (int batch = 0; batch < static_cast<int>(count) / ranks; ++batch) {
     const std::vector<SequenceLoss> mine = runtime.engine().evaluate(data, batch);
     const std::vector<double> all = world_.all_gather(std::vector<double>{mine.front().sum});
     for (int rank = 0; rank < world_.size(); ++rank)  // 0 but in the last stage

@@ -1,7 +1,9 @@
 #pragma once
 // Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and returns the
-// results.
+// results. A model that reads images learns from documents with images (tests/train/image_workshop.h).
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "comm/world.h"
@@ -41,10 +43,12 @@ class MatrixRun {
   Outcome step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
   std::string own_state(TrainingRuntime& runtime) const;
   std::vector<double> evaluate(TrainingRuntime& runtime, const RunSetup& setup);
-  Data data(const RunSetup& setup) const;
+  const TokenFile& corpus_for(const RunSetup& setup);
+  Data data(const RunSetup& setup);
 
   World& world_;
   TokenFile corpus_;
+  std::map<std::string, TokenFile> image_corpora_;  // by family
 };
 
 }  // namespace flatshard::test

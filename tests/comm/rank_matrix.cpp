@@ -1,11 +1,13 @@
-// rank_matrix --subset | --nightly | --stages | --all-stages | --written | --start | --losses |
-// --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3.
+// rank_matrix --subset | --nightly | --stages | --all-stages | --images | --written | --start | --losses |
+// --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3;
+// --images has --count N, default 8, and --seed N, default 1.
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --nightly         the same, with every combination of the main options
 //   --all-stages      the settings of --subset that can be divided, on 2 and 4 pipeline stages, each schedule
 //                     in turn
 //   --stages          those of them that cover every value of an option, and every strategy in every schedule
+//   --images          models that read images, with stages, lanes and strategies drawn at random
 //   --written         what runs in pipeline stages write, compared with one stage: a table (written_files.h)
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //   rank 0
@@ -31,6 +33,7 @@
 #include "runtime/parallel.h"
 #include "tests/comm/bubble.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/image_trials.h"
 #include "tests/comm/matrix_run.h"
 #include "tests/comm/settings.h"
 #include "tests/comm/written_files.h"
@@ -39,13 +42,6 @@ using namespace flatshard;
 using namespace flatshard::test;
 
 namespace {
-
-// A run to compare with others of its key.
-struct Trial {
-  Config config;
-  StreamOrder order;
-  std::string key, name;
-};
 
 std::vector<Trial> trials_of(const Settings& settings, const std::vector<Setting>& chosen) {
   std::vector<Trial> trials;
@@ -228,23 +224,28 @@ bool skips_together(World& world) {
 
 struct Options {
   std::string mode;
-  int steps = 3;
+  int64_t steps = 3, count = 8, seed = 1;
 };
 
 Options parse(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--steps" && i + 1 < argc) {
-      o.steps = std::atoi(argv[++i]);
-      check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
+    int64_t* const number = word == "--steps"   ? &o.steps
+                            : word == "--count" ? &o.count
+                            : word == "--seed"  ? &o.seed
+                                                : nullptr;
+    if (number && i + 1 < argc) {
+      *number = std::atoll(argv[++i]);
+      check(*number > 0, word, " is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages", "--all-stages",
-                                        "--written", "--start",   "--losses", "--collectives",
-                                        "--traffic", "--bubble",  "--clocks", "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages",   "--all-stages",  "--images",
+                                        "--written", "--start",   "--losses",   "--collectives", "--traffic",
+                                        "--bubble",  "--clocks",  "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --written | --start | "
-            "--losses | --collectives | --traffic | --bubble | --clocks | --nonfinite [--steps N]");
+            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --images | --written | "
+            "--start | --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite [--steps N] "
+            "[--count N] [--seed N]");
       o.mode = word;
     }
   }
@@ -253,6 +254,7 @@ Options parse(int argc, char** argv) {
 
 bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share a few cores, and the tensors are tiny
+  const int steps = static_cast<int>(o.steps);
   world.limit_collectives(std::chrono::seconds(60));
   if (o.mode == "--written") return written_files_hold(world, std::cout);
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
@@ -263,10 +265,12 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--start") return start_as_one(world);
   if (o.mode == "--losses") return print_losses(world), true;
   if (o.mode == "--stages" || o.mode == "--all-stages")
-    return compare(world, trials_of_stages(world.size(), o.mode == "--all-stages"), o.steps);
+    return compare(world, trials_of_stages(world.size(), o.mode == "--all-stages"), steps);
+  if (o.mode == "--images")
+    return compare(world, image_trials(world.size(), static_cast<uint64_t>(o.seed), o.count), steps);
   const Settings settings(world.size());
   return compare(world, trials_of(settings, o.mode == "--nightly" ? settings.nightly() : settings.covering()),
-                 o.steps);
+                 steps);
 }
 
 }  // namespace

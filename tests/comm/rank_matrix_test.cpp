@@ -72,6 +72,19 @@ TEST_CASE("pipeline stages give the bits of one rank in every schedule and strat
   }
 }
 
+// tests/comm/nightly draws more of them.
+TEST_CASE("models that read images have the bits of one rank in stages of several lanes") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--images --steps 2"));
+  CHECK(alone.size() == 8);
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--images --steps 2");
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    CHECK_MESSAGE(hashes(run) == alone, run.output);
+  }
+}
+
 // tests/comm/nightly does the same on four ranks.
 TEST_CASE("runs in pipeline stages write the files of one stage, and resume each other's checkpoints") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);

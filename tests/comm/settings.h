@@ -66,6 +66,13 @@ class Settings {
   std::vector<Setting> all_;  // without settings that differ only in options without effect
 };
 
+// A run to compare with others of its key.
+struct Trial {
+  Config config;
+  StreamOrder order;
+  std::string key, name;
+};
+
 // The common configuration: odd sizes, units of several FlatLayout::kShardMultiple so that shard boundaries
 // split parameters, gradient clipping, weight decay, document masking.
 inline constexpr int64_t kMatrixVocab = 301, kMatrixLength = 8, kMatrixSequences = 16;

@@ -47,7 +47,7 @@ Workshop workshop_with(const std::string& folder, const ModelConfig& c) {
   return workshop;
 }
 
-Workshop workshop_with_images(const std::string& folder, const std::string& family) {
+ModelConfig model_for_images(const std::string& family) {
   const ImageInput input = input_of(family);
   ModelConfig c = model_for_workshop(family, kVocab);
   c.vision->patch_size = input.rules.patch_size;
@@ -56,7 +56,10 @@ Workshop workshop_with_images(const std::string& folder, const std::string& fami
     c.vision->image_size = input.rules.position_side * input.rules.patch_size;
   if (family == "idefics2") c.vision->perceiver.latents = input.rules.latents;
   if (family == "qwen2_5_vl") c.vision->window = 1;
-  Workshop workshop = workshop_with(folder, c);
+  return c;
+}
+
+void write_documents_with_images(const std::string& path, const std::string& family) {
   const std::string a = picture(kPictures[0]), b = picture(kPictures[1]);
   std::vector<ImageDocument> documents;
   for (int i = 0; i < 24; ++i)
@@ -64,7 +67,12 @@ Workshop workshop_with_images(const std::string& folder, const std::string& fami
                                    : i % 3 == 1 ? std::vector<std::string>{b}
                                                 : std::vector<std::string>{},
                          .text = 4 + i % 5});
-  write_image_tokens(workshop.file("images.tok"), documents, input);
+  write_image_tokens(path, documents, input_of(family));
+}
+
+Workshop workshop_with_images(const std::string& folder, const std::string& family) {
+  Workshop workshop = workshop_with(folder, model_for_images(family));
+  write_documents_with_images(workshop.file("images.tok"), family);
   return workshop;
 }
 

@@ -73,7 +73,7 @@ namespace {
 
 // The output of a layer, in memory for that of any layer.
 struct Activations : PipeBuffer {
-  Tensor room;
+  Tensor room, tensor;
 };
 
 }  // namespace
@@ -91,7 +91,7 @@ void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& mo
     if (chunk.stage != stage()) continue;
     if (at > 0) {
       x.tensor = x.room.beginning(model_.output(chunk.first - 1, rows));
-      pipe_.receive(activations_from(at - 1), stage_of(at - 1), x);
+      pipe_.receive(activations_from(at - 1), stage_of(at - 1), x, {x.tensor});
       pipe_.wait_arrived(compute_, x);
     }
     for (int i = chunk.first; i < chunk.end; ++i) {
@@ -106,7 +106,8 @@ void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& mo
       units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
       std::swap(x, y);
     }
-    if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), stage_of(at + 1), compute_, x);
+    if (at < setup_.pipeline.last_chunk())
+      pipe_.send(activations_from(at), stage_of(at + 1), compute_, x, {x.tensor});
   }
   for (Activations* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
 }

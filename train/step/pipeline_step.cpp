@@ -15,14 +15,20 @@ void Engine::accumulate_in_stages(const Schedule& schedule) {
     pass.action.forward ? forward_in_stage(pass) : backward_in_stage(pass);
   }
   // What follows may use their memory.
-  buffers_.each_message([&](PipeBuffer& message) { pipe_.wait_sent(compute_, message); });
+  buffers_.each_buffer([&](PipeBuffer& buffer) { pipe_.wait_sent(compute_, buffer); });
 }
 
 void Engine::receive_for(const Action& action) {
-  if (action.forward && action.chunk > 0)
-    pipe_.receive(activations_from(action.chunk - 1), stage_of(action.chunk - 1), buffers_.input(action));
-  if (!action.forward && action.chunk < setup_.pipeline.last_chunk())
-    pipe_.receive(gradients_to(action.chunk), stage_of(action.chunk + 1), buffers_.gradient(action));
+  if (action.forward && action.chunk > 0) {
+    LaneTensors& input = buffers_.input(action);
+    pipe_.receive(activations_from(action.chunk - 1), stage_of(action.chunk - 1), input,
+                  buffers_.message_between(action.chunk - 1, input));
+  }
+  if (!action.forward && action.chunk < setup_.pipeline.last_chunk()) {
+    LaneTensors& gradient = buffers_.gradient(action);
+    pipe_.receive(gradients_to(action.chunk), stage_of(action.chunk + 1), gradient,
+                  buffers_.message_between(action.chunk, gradient));
+  }
 }
 
 void Engine::forward_in_stage(const Pass& pass) {
@@ -33,7 +39,8 @@ void Engine::forward_in_stage(const Pass& pass) {
   if (sends) pipe_.wait_sent(compute_, buffers_.output(action));
   forward(pass);
   if (sends)
-    pipe_.send(activations_from(action.chunk), stage_of(action.chunk + 1), compute_, buffers_.output(action));
+    pipe_.send(activations_from(action.chunk), stage_of(action.chunk + 1), compute_, buffers_.output(action),
+               buffers_.message_between(action.chunk, buffers_.output(action)));
   if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;  // until its backward pass
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(action);
@@ -48,7 +55,8 @@ void Engine::backward_in_stage(const Pass& pass) {
     pipe_.wait_sent(compute_, buffers_.output(action));
   backward(pass);
   if (setup_.pipeline.chunks[static_cast<size_t>(action.chunk)].first > whole_.first_trained_layer())
-    pipe_.send(gradients_to(action.chunk - 1), stage_of(action.chunk - 1), compute_, gradient);
+    pipe_.send(gradients_to(action.chunk - 1), stage_of(action.chunk - 1), compute_, gradient,
+               buffers_.message_between(action.chunk - 1, gradient));
   pipe_.release(compute_, gradient);
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(action);

@@ -9,7 +9,8 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, con
                          MemoryPlan& memory)
     : model_(model), lanes_(lanes), most_(most), dtype_(dtype), recompute_(recompute), memory_(memory) {
   for (const Chunk& chunk : pipeline.chunks)
-    chunks_.push_back({chunk, model.largest_output(std::max(chunk.first, first_trained), chunk.end, most)});
+    chunks_.push_back(
+        {chunk, model.largest_output(std::max(chunk.first - 1, first_trained), chunk.end, most)});
   for (int at = 0; at <= pipeline.last_chunk(); ++at) {
     ChunkBuffers& chunk = chunks_[static_cast<size_t>(at)];
     const int most_at_once = in_flight(schedule.actions, at);
@@ -30,10 +31,10 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, con
 void StepBuffers::allocate(Arena& arena, LaneTensors& tensors, const Shape& most) const {
   Tensor lane{nullptr, dtype_, most, arena.device()};
   const int64_t stride = (lane.bytes() + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
-  tensors.tensor = arena.alloc(DType::u8, {lanes_ * stride});
+  const Tensor memory = arena.alloc(DType::u8, {lanes_ * stride});
   tensors.lanes.clear();
   for (int i = 0; i < lanes_; ++i) {
-    if (tensors.tensor.data) lane.data = tensors.tensor.as<uint8_t>() + i * stride;
+    if (memory.data) lane.data = memory.as<uint8_t>() + i * stride;
     tensors.lanes.push_back(lane);
   }
 }
@@ -46,6 +47,13 @@ void StepBuffers::begin() {
       allocate(memory_.activations, message, model_.output(c.chunk.end - 1, most_));
     for (LaneTensors& message : c.gradients) allocate(memory_.activations, message, c.gradient);
   }
+}
+
+Message StepBuffers::message_between(int chunk, const LaneTensors& buffer) const {
+  const Shape crossing = model_.output(chunks_[static_cast<size_t>(chunk)].chunk.end - 1, most_);
+  Message message;
+  for (const Tensor& lane : buffer.lanes) message.push_back(lane.beginning(crossing));
+  return message;
 }
 
 void StepBuffers::open(const Action& action) {

@@ -13,8 +13,7 @@
 
 namespace flatshard {
 
-// A tensor for each lane of a micro-batch, contiguous in memory and sent as one message. Each has room for
-// the most rows that a lane can have.
+// A tensor for each lane of a micro-batch, with room for the most rows that a lane can have.
 struct LaneTensors : PipeBuffer {
   std::vector<Tensor> lanes;
 };
@@ -47,11 +46,15 @@ class StepBuffers {
   LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
   LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }
   LaneTensors& gradient(const Action& a) { return ring(chunk(a).gradients, a); }
+  // What passes between a chunk and the next one, forward or back, in a buffer of either: the chunk's output
+  // of each lane, or its gradient, with the most rows. Buffers of gradients differ between chunks, since they
+  // have room for any layer of theirs; messages do not.
+  Message message_between(int chunk, const LaneTensors& buffer) const;
   template <class Visit>
-  void each_message(Visit&& visit) {
+  void each_buffer(Visit&& visit) {
     for (ChunkBuffers& c : chunks_)
       for (auto* ring : {&c.inputs, &c.outputs, &c.gradients})
-        for (LaneTensors& message : *ring) visit(message);
+        for (LaneTensors& buffer : *ring) visit(buffer);
   }
 
   // Where the layers of an action save tensors, and the offset at which those of a layer begin.
@@ -72,7 +75,7 @@ class StepBuffers {
   };
   struct ChunkBuffers {
     Chunk chunk;
-    Shape gradient{};                                           // the largest of its layers
+    Shape gradient{};                                           // the largest of its layers, and of its input
     std::vector<LaneTensors> inputs{}, outputs{}, gradients{};  // rings by micro-batch
     std::vector<Slot> slots{};
   };
