@@ -74,6 +74,19 @@ void pass_on(pid_t launcher, int signal, int requests) {
   if (requests > 2) kill(-launcher, SIGKILL);
 }
 
+// Those to wait for. A signal that is ignored stays so: it would reach sigwait() once it is blocked.
+sigset_t handled_signals() {
+  std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the launcher's exit code is lost
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD}) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) sigaddset(&handled, signal);
+  }
+  return handled;
+}
+
 }  // namespace
 
 void announce_start(const std::string& file) {
@@ -83,9 +96,8 @@ void announce_start(const std::string& file) {
 int start_ranks(const std::string& launcher, std::vector<std::string> arguments) {
   AwaitedStart start;
   if (!start.file().empty()) arguments.insert(arguments.begin(), str(kStartsOption, '=', start.file()));
-  sigset_t handled, before;
-  sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD}) sigaddset(&handled, signal);
+  sigset_t before;
+  const sigset_t handled = handled_signals();
   sigprocmask(SIG_BLOCK, &handled, &before);
   const pid_t child = fork();
   check(child >= 0, "cannot start a process: ", std::strerror(errno));

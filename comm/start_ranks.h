@@ -21,9 +21,10 @@ void announce_start(const std::string& file);
 
 // Runs `launcher PROGRAM --rank-starts=FILE ARGUMENTS` in a shell and a process group of its own, with this
 // program, and returns its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP,
-// reaches the launcher as SIGUSR1. A second one kills the ranks, a third the launcher too. An Error if the
-// launcher succeeds but no rank has called announce_start(). Where the current folder cannot be written,
-// no rank announces itself, and the exit code alone counts.
+// reaches the launcher as SIGUSR1. A second one kills the ranks, a third the launcher too. A signal that is
+// ignored at startup (nohup) stays ignored. An Error if the launcher succeeds but no rank has called
+// announce_start(). Where the current folder cannot be written, no rank announces itself, and the exit code
+// alone counts.
 int start_ranks(const std::string& launcher, std::vector<std::string> arguments);
 
 }  // namespace flatshard

@@ -64,7 +64,7 @@ bool handles(pid_t pid, int signal) {
 
 Job::Job(const std::string& folder, const std::string& arguments) : output_path_(folder + "/job.txt") {
   // MPI itself leaks: run_command does the same.
-  const std::string command = "exec env ASAN_OPTIONS=detect_leaks=0 " + launch(arguments);
+  const std::string command = "exec env ASAN_OPTIONS=detect_leaks=0 " + launch(arguments) + " </dev/null";
   mpirun_ = fork();
   check(mpirun_ >= 0, "cannot start a process");
   if (mpirun_ > 0) return;

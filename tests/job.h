@@ -12,7 +12,8 @@ namespace flatshard::test {
 
 class Job {
  public:
-  // Starts mpirun with these arguments in a folder; "@train" is the program train of this build.
+  // Starts mpirun with these arguments in a folder; "@train" is the program train of this build. mpirun
+  // starts its ranks with no signal ignored or blocked.
   Job(const std::string& folder, const std::string& arguments);
   // Kills the remaining processes.
   ~Job();

@@ -3,11 +3,13 @@
 // prints their folder. The last line counts the test cases: "N passed, N failed, N skipped".
 
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "runtime/standard_streams.h"
 #include "tests/test.h"
 
 namespace flatshard::test {
@@ -105,6 +107,8 @@ void at_end_of_tests(std::string (*problem)()) { problem_at_end = problem; }
 
 int main(int argc, char** argv) {
   using namespace flatshard::test;
+  flatshard::reserve_standard_streams();
+  std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, processes cannot be waited for
   doctest::Context context;
   // doctest combines filters with "and", so test cases are searched first, then files.
   std::vector<const char*> options{argv[0]};

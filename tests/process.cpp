@@ -36,8 +36,9 @@ std::string with_programs(const std::string& command) {
 Finished run_command(const std::string& command, int limit_seconds) {
   // The address sanitizer would report that MPI libraries leak memory at exit, and refuse libraries that a
   // command preloads.
-  const std::string shell = str("ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 timeout -k 5 ",
-                                limit_seconds, " sh -c ", quoted(with_programs(command)), " 2>&1");
+  const std::string shell =
+      str("env --default-signal ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 timeout -k 5 ",
+          limit_seconds, " sh -c ", quoted(with_programs(command)), " 2>&1 </dev/null");
   std::FILE* pipe = popen(shell.c_str(), "r");
   check(pipe != nullptr, "cannot start a shell");
   Finished finished{0, ""};
@@ -54,6 +55,23 @@ std::string launcher(int ranks) {
 }
 
 std::string launch(const std::string& arguments) { return with_programs(kLauncher + arguments); }
+
+DefaultSignals::DefaultSignals() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) continue;
+    ignored_.push_back(signal);
+    std::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, &blocked_);
+}
+
+DefaultSignals::~DefaultSignals() {
+  pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
+  for (const int signal : ignored_) std::signal(signal, SIG_IGN);
+}
 
 std::string no_signals_because() { return kThreadSanitizer ? "the thread sanitizer delays signals" : ""; }
 

@@ -1,7 +1,9 @@
 #pragma once
 // Runs the project's programs as a user does: in a shell, in the current folder.
 
+#include <csignal>
 #include <string>
+#include <vector>
 
 namespace flatshard::test {
 
@@ -11,7 +13,7 @@ struct Finished {
 };
 
 // Runs a command line in which "@NAME" stands for the program NAME of this build. A command that exceeds the
-// limit is killed and has exit code 124.
+// limit is killed and has exit code 124. It starts without input, and with no signal ignored or blocked.
 Finished run_command(const std::string& command, int limit_seconds = 300);
 
 // The prefix that starts a program on several ranks: "mpirun ... -np N", or "" for one rank.
@@ -19,6 +21,20 @@ std::string launcher(int ranks);
 
 // The command line that starts mpirun with these arguments, with "@NAME" as above.
 std::string launch(const std::string& arguments);
+
+// While it lives, no signal is ignored or blocked, whatever started the test program: nohup ignores SIGHUP,
+// a script's background job SIGINT, a service SIGPIPE.
+class DefaultSignals {
+ public:
+  DefaultSignals();
+  ~DefaultSignals();
+  DefaultSignals(const DefaultSignals&) = delete;
+  DefaultSignals& operator=(const DefaultSignals&) = delete;
+
+ private:
+  std::vector<int> ignored_;
+  sigset_t blocked_{};
+};
 
 // Why the signals of a process do not reach it at once; "" if they do.
 std::string no_signals_because();

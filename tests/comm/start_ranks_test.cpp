@@ -21,19 +21,28 @@ constexpr const char* kWaits =
     "sleep "
     "0.01; done; exit 7'";
 
-// Sends these signals to a process that has started ranks, once they are ready, and returns its exit code.
-int exit_code_after(const std::string& launcher, const std::vector<int>& signals) {
-  std::remove("ready");
-  std::remove("signals");
+// Sends these signals to a process that has started ranks, once they are ready, and returns its exit code. It
+// ignores `ignored`. The file "sent" appears after the last one.
+int exit_code_after(const std::string& launcher, const std::vector<int>& signals,
+                    const std::vector<int>& ignored = {}) {
+  for (const char* file : {"ready", "signals", "sent"}) std::remove(file);
   const pid_t pid = fork();
-  if (pid == 0) _exit(start_ranks(launcher, {"a b", "$c"}));
+  if (pid == 0) {
+    const test::DefaultSignals defaults;
+    for (const int signal : ignored) std::signal(signal, SIG_IGN);
+    _exit(start_ranks(launcher, {"a b", "$c"}));
+  }
   test::eventually([] { return access("ready", F_OK) == 0; });
   for (const int signal : signals) {
     kill(pid, signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  std::ofstream("sent") << '\n';
   int status = 0;
-  waitpid(pid, &status, 0);
+  if (!test::eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; })) {
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+  }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -58,4 +67,10 @@ TEST_CASE("a request to stop reaches the launcher as SIGUSR1, which it passes on
 TEST_CASE("a third request ends a launcher that does not react") {
   CHECK(exit_code_after("sh -c 'trap \"\" USR1 TERM; echo > ready; while :; do sleep 0.05; done'",
                         {SIGINT, SIGINT, SIGINT}) == 128 + SIGKILL);
+}
+
+TEST_CASE("a signal that is ignored at startup, as under nohup, is no request, and the exit code is known") {
+  const std::string ends_by_itself =
+      "sh -c 'trap \"\" USR1 TERM; echo > ready; until [ -e sent ]; do sleep 0.01; done; exit 7'";
+  CHECK(exit_code_after(ends_by_itself, {SIGHUP, SIGINT, SIGTERM}, {SIGHUP, SIGCHLD}) == 7);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/memory.h"
+#include "tests/process.h"
 #include "tests/test.h"
 
 #ifdef __x86_64__
@@ -92,6 +93,7 @@ TEST_CASE("no signal is handled while a product uses the stack pointer for somet
   const std::vector<float> a(kSide * kSide), b(kSide * kSide);
   std::vector<float> c(kSide * kSide);
   const Memory scratch(Device::cpu(), tile_scratch_bytes(*product));
+  const test::DefaultSignals defaults;
   const Interruptions interruptions(kNanoseconds);
   while (on_stack + elsewhere < kSignals)
     run_tile(*product,

@@ -19,6 +19,7 @@ bool make_folder(const char* path) { return mkdir(path, 0777) == 0; }
 
 // A process that has a temporary folder with files, and a temporary file, when the signal arrives.
 [[noreturn]] void hold_until(int signal) {
+  const test::DefaultSignals defaults;
   std::signal(signal, SIG_DFL);  // the test program handles some
   const Temporary folder("temporary/folder", make_folder);
   for (int i = 0; i < 200; ++i) std::ofstream(str(folder.path(), "/file-", i)) << "text";

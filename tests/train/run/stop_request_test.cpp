@@ -15,6 +15,7 @@ namespace {
 int ending_signal(const std::vector<int>& sent) {
   const pid_t pid = fork();
   if (pid == 0) {
+    const test::DefaultSignals defaults;
     const StopRequest request;
     for (const int signal : sent) raise(signal);
     _exit(0);
@@ -27,6 +28,7 @@ int ending_signal(const std::vector<int>& sent) {
 }  // namespace
 
 TEST_CASE("the first signal is the request, whatever follows") {
+  const test::DefaultSignals defaults;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     const StopRequest request;
     CHECK(request.signal() == 0);
@@ -69,6 +71,7 @@ TEST_CASE("the first request is announced once, at once") {
   const pid_t pid = fork();
   if (pid == 0) {
     dup2(ends[1], STDOUT_FILENO);
+    const test::DefaultSignals defaults;
     const StopRequest request(stop_announcement(false));
     raise(SIGUSR1);
     raise(SIGTERM);
