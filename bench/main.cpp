@@ -80,9 +80,8 @@ std::vector<Option> training_options(Options& all) {
 std::vector<Option> options_of(Options& o) {
   std::vector<Option> options{
       {"filter", &o.words,
-       "words that the label of a case must all contain, such as rmsnorm bf16; with --step and --decode: "
-       "fp32 "
-       "or bf16"},
+       "words that the label of a case must all contain, such as rmsnorm bf16; f32 is also spelled fp32; "
+       "with --step and --decode: fp32 or bf16"},
       {"--device", &o.device, "device: cpu, cuda", {.shows_default = true, .choices = {"cpu", "cuda"}}},
       {"--threads",
        &o.threads,
@@ -157,9 +156,13 @@ Device device_of(const std::string& name) {
 }
 
 std::vector<std::string> compute_types(const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    check(word == "fp32" || word == "bf16", word, ": the compute type must be fp32 or bf16");
-  return words.empty() ? std::vector<std::string>{"fp32", "bf16"} : words;
+  if (words.empty()) return {"fp32", "bf16"};
+  std::vector<std::string> types;
+  for (const std::string& word : words) {
+    check(label_word(word) == "f32" || word == "bf16", word, ": the compute type must be fp32 or bf16");
+    types.push_back(word == "bf16" ? "bf16" : "fp32");
+  }
+  return types;
 }
 
 // Only the ceilings that the steps are compared with: large models leave little memory.

@@ -1,15 +1,32 @@
 #pragma once
-// The filter of the bench's command lines.
+// The filter of the bench's command lines. A dtype may be spelled as in labels, f32 or f16, or as in configs,
+// fp32 or fp16.
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
 namespace flatshard::bench {
 
+// As labels spell it.
+inline std::string label_word(const std::string& word) {
+  return word == "fp32" ? "f32" : word == "fp16" ? "f16" : word;
+}
+
+// A dtype is not found within another: f16 is no part of bf16.
+inline bool contains(const std::string& text, const std::string& word) {
+  const std::string wanted = label_word(word);
+  const bool is_dtype = wanted == "f32" || wanted == "f16";
+  size_t at = text.find(wanted);
+  while (is_dtype && at != text.npos && at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])))
+    at = text.find(wanted, at + 1);
+  return at != text.npos;
+}
+
 inline bool contains_all(const std::string& text, const std::vector<std::string>& words) {
   return std::all_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return text.find(word) != text.npos; });
+                     [&](const std::string& word) { return contains(text, word); });
 }
 
 }  // namespace flatshard::bench

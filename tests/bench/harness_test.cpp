@@ -81,6 +81,10 @@ TEST_CASE("a filter selects the cases whose labels contain all words, and no mat
     CHECK(c.dtype == DType::bf16);
   }
   CHECK(select_cases(all, {}).size() == all.size());
+  const std::vector<std::pair<std::string, DType>> spelled{
+      {"f32", DType::f32}, {"fp32", DType::f32}, {"f16", DType::f16}, {"fp16", DType::f16}};
+  for (const auto& [word, dtype] : spelled)
+    for (const Case& c : select_cases(all, {"swiglu", word})) CHECK_MESSAGE(c.dtype == dtype, label(c));
   CHECK(test::error_of([&] {
           select_cases(all, {"rmsnorm", "f37"});
         }) == "no case matches \"rmsnorm f37\"; --list prints all cases");
