@@ -337,6 +337,28 @@ TEST_CASE("every program, command and option that a page shows exists") {
   CHECK(count > 50);
 }
 
+TEST_CASE("BUILDING.md states the least versions that CMake accepts, once each") {
+  const std::string cmake = text_of(fs::path(kSourceDir) / "CMakeLists.txt"),
+                    page = text_of(fs::path(kSourceDir) / "BUILDING.md");
+  const auto least = [&](const std::string& pattern) {
+    const auto found = matches(cmake, pattern + R"(([0-9.]+)\b)");
+    REQUIRE(found.size() == 1);
+    return found.front()[1].str();
+  };
+  const std::map<std::string, std::string> claims{
+      {"GCC ", least("set\\(FLATSHARD_LEAST_GNU ")},
+      {"Clang ", least("set\\(FLATSHARD_LEAST_Clang ")},
+      {"CUDA toolkit ", least("set\\(FLATSHARD_LEAST_CUDA ")},
+      {"`libparquet-dev` ", least("set\\(FLATSHARD_LEAST_ARROW ")},
+      {"CMake ", least("cmake_minimum_required\\(VERSION ")}};
+  for (const auto& [name, version] : claims) {
+    CAPTURE(name);
+    const auto stated = matches(page, name + "([0-9.]+) or newer");
+    CHECK(stated.size() == 1);
+    for (const std::smatch& match : stated) CHECK(match[1] == version);
+  }
+}
+
 TEST_CASE("defaults and limits that pages state are those of the code") {
   Config config;
   std::map<std::string, std::string> defaults = config_values(config);  // as TOML
