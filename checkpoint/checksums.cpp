@@ -6,8 +6,8 @@
 #include <iomanip>
 #include <sstream>
 
-#include "checkpoint/crc64.h"
 #include "runtime/check.h"
+#include "runtime/crc64.h"
 #include "runtime/input_file.h"
 #include "runtime/read_stream.h"
 #include "runtime/whole_file.h"

@@ -152,7 +152,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^CLI/", "^train/command_line/command\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",
-       "^kernels/(simd|simd_math|tile_product)\\.h$|^checkpoint/crc64\\.cpp$"},
+       "^kernels/(simd|simd_math|tile_product)\\.h$|^runtime/crc64\\.cpp$"},
   };
   return rules;
 }
@@ -237,7 +237,7 @@ TEST_CASE("conditional compilation is limited to the files for instruction sets 
                                              "kernels/tile_product.h",
                                              "kernels/gemm_onednn.cpp",
                                              "comm/nccl_windows.h",
-                                             "checkpoint/crc64.cpp",
+                                             "runtime/crc64.cpp",
                                              "tests/kernels/gemm_tile_test.cpp"};
     return !homes.contains(s.path) && !is_this_file(s);
   });

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "checkpoint/crc64.h"
+#include "runtime/crc64.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -2,10 +2,10 @@
 
 #include <iostream>
 
-#include "checkpoint/crc64.h"
 #include "comm/world.h"
 #include "kernels/rmsnorm.h"
 #include "model/model.h"
+#include "runtime/crc64.h"
 #include "runtime/version.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "checkpoint/crc64.h"
+#include "runtime/crc64.h"
 
 #include <array>
 #include <cstring>
