@@ -87,8 +87,10 @@ OpCall call_of(const char* op, const Args& a) {
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a) {
   check_attention("attention_forward", a);
   if (stream.recorded()) stream.note(call_of("attention_forward", a));
-  if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::attention_forward(stream, a);
+  if (stream.device().is_cuda()) {
+    if (stream.planning()) return;
+    if constexpr (kCudaBuilt) return cuda::attention_forward(stream, a);
+  }
   const ArenaScope scope(scratch);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size();
@@ -111,9 +113,12 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   check_heads("attention_backward", "dk", a.dk, a.k);
   check_heads("attention_backward", "dv", a.dv, a.v);
   if (stream.recorded()) stream.note(call_of("attention_backward", a));
-  if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::attention_backward(stream, scratch, a);
   const ArenaScope scope(scratch);
+  if (stream.device().is_cuda()) {
+    const Tensor terms = scratch.alloc(DType::f32, {2, a.q.count, a.q.rows()});
+    if (stream.planning()) return;
+    if constexpr (kCudaBuilt) return cuda::attention_backward(stream, a, terms);
+  }
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size(), rows = cpu::packed_rows(a.k.rows(), cpu::document_count(a.mask));
     const Shape sums{a.q.count, rows, tile::round_up(D, simd::kWidth)};

@@ -95,7 +95,8 @@ double flops(const AttentionBackward& a);
 
 namespace cuda {
 void attention_forward(Stream& stream, const AttentionForward& a);
-void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
+// `terms` is scratch, f32 (2, Hq, rows).
+void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms);
 }  // namespace cuda
 
 }  // namespace flatshard

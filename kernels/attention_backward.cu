@@ -217,10 +217,7 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
 
 }  // namespace
 
-void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a) {
-  const ArenaScope scope(scratch);
-  const Tensor terms = scratch.alloc(DType::f32, {2, a.q.count, a.q.rows()});
-  if (stream.planning()) return;
+void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms) {
   if (runs_on_sm90(a)) return attention_backward_sm90(stream, a, terms);
   const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
   const int64_t group = a.q.count / a.k.count;

@@ -15,7 +15,6 @@
 
 #include <cublasLt.h>
 
-#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/tuned_products.h"
 #include "runtime/check.h"
@@ -25,10 +24,6 @@
 namespace flatshard::cuda {
 namespace {
 
-// Limits of the workspace for partial sums: that of the fast kernels of sm_90, and for small products, which
-// are split most, this many partial results.
-constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
-constexpr int64_t kMaxParts = 32;
 constexpr uint32_t kBestAlignment = 256;  // higher alignments do not change the algorithm
 
 void cublas_check(cublasStatus_t status, const char* what,
@@ -39,10 +34,6 @@ void cublas_check(cublasStatus_t status, const char* what,
 
 cudaDataType type_of(DType dtype) {
   return dtype == DType::f32 ? CUDA_R_32F : dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
-}
-
-int64_t workspace_bytes(int64_t M, int64_t N) {
-  return std::min(kMaxWorkspace, kMaxParts * M * N * int64_t{sizeof(float)});
 }
 
 // The alignment of the data, at most kBestAlignment.
@@ -346,17 +337,10 @@ void prepare_gemm(Device device) {
   handle_of(device);
 }
 
-void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
-  const ArenaScope scope(scratch);
-  const Tensor workspace = scratch.alloc(DType::u8, {workspace_bytes(g.c.shape[0], g.c.shape[1])});
-  Gemm with = g;
-  if (!g.bias.empty() && g.bias.dtype != g.c.dtype) {  // cuBLASLt needs a bias in the dtype of c
-    with.bias = scratch.alloc(g.c.dtype, g.bias.shape);
-    flatshard::cast(stream, {.y = with.bias, .x = g.bias});
-  }
-  if (!stream.planning()) return multiply(stream, with, workspace);
+void gemm(Stream& stream, const Gemm& g, const Tensor& workspace) {
+  if (!stream.planning()) return multiply(stream, g, workspace);
   const std::lock_guard lock(mutex);
-  planned.insert(product_of(stream.device(), with));
+  planned.insert(product_of(stream.device(), g));
 }
 
 }  // namespace flatshard::cuda

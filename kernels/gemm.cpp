@@ -1,6 +1,7 @@
 #include "kernels/gemm.h"
 
 #include "build_config.h"
+#include "kernels/elementwise.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
 #include "kernels/packed.h"
@@ -56,6 +57,19 @@ OpCall call_of(const Gemm& g) {
           .dtype = g.a.dtype,
           .flops = flops(g),
           .bytes = min_bytes(g)};
+}
+
+// With cuBLASLt. A build without it can only plan, with the same scratch.
+void multiply_on_gpu(Stream& stream, Arena& scratch, const Gemm& g) {
+  const ArenaScope scope(scratch);
+  const Tensor workspace = scratch.alloc(DType::u8, {cuda::workspace_bytes(g.c.shape[0], g.c.shape[1])});
+  Gemm with = g;
+  if (!g.bias.empty() && g.bias.dtype != g.c.dtype) {  // cuBLASLt needs a bias in the dtype of c
+    with.bias = scratch.alloc(g.c.dtype, g.bias.shape);
+    cast(stream, {.y = with.bias, .x = g.bias});
+  }
+  if constexpr (kCublasBuilt) return cuda::gemm(stream, with, workspace);
+  stream.run("gemm", [] {});  // an Error unless the stream is planning
 }
 
 }  // namespace
@@ -120,6 +134,17 @@ void bias_backward(const BiasBackward& a, const Tensor& partials) {
 }  // namespace
 }  // namespace cpu
 
+namespace {
+
+void write_empty_product(Stream& stream, const Gemm& g) {
+  if (stream.planning()) return;
+  if constexpr (kCublasBuilt)
+    if (stream.device().is_cuda()) return cuda::empty_product(stream, g);
+  stream.run("gemm", [g] { cpu::empty_product(g); });
+}
+
+}  // namespace
+
 GemmStrides strides_of(const Gemm& g) {
   return {stride_or_width("gemm: a", g.a_stride, g.a.shape[1]),
           stride_or_width("gemm: b", g.b_stride, g.b.shape[1]),
@@ -130,13 +155,8 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
   if (stream.recorded()) stream.note(call_of(g));
-  const bool multiplies = extents_of(g).K > 0;
-  if constexpr (kCublasBuilt)
-    if (stream.device().is_cuda()) {
-      if (multiplies) return cuda::gemm(stream, scratch, g);
-      return stream.planning() ? void() : cuda::empty_product(stream, g);
-    }
-  if (!multiplies) return stream.run("gemm", [g] { cpu::empty_product(g); });
+  if (extents_of(g).K == 0) return write_empty_product(stream, g);
+  if (stream.device().is_cuda()) return multiply_on_gpu(stream, scratch, g);
   if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
   const ArenaScope scope(scratch);
   const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;

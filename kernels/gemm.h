@@ -14,6 +14,9 @@
 // multiplies, by one algorithm for each shape and alignment; f32 is rounded to TF32 only where that is asked
 // for.
 
+#include <algorithm>
+#include <cstdint>
+
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -68,10 +71,17 @@ double flops(const Gemm& g);
 double flops(const BiasBackward& a);
 
 namespace cuda {
+// The workspace of cuBLASLt for partial sums is limited to that of the fast kernels of sm_90, and for small
+// products, which are split most, to this many partial results.
+constexpr int64_t kMaxWorkspace = int64_t{32} << 20, kMaxParts = 32;
+constexpr int64_t workspace_bytes(int64_t M, int64_t N) {
+  return std::min(kMaxWorkspace, kMaxParts * M * N * int64_t{sizeof(float)});
+}
+
 void spare_multiprocessors(Device device, int count);
 void prepare_gemm(Device device);
-void gemm(Stream& stream, Arena& scratch, const Gemm& g);
-void empty_product(Stream& stream, const Gemm& g);  // K = 0
+void gemm(Stream& stream, const Gemm& g, const Tensor& workspace);  // with a bias in the dtype of c
+void empty_product(Stream& stream, const Gemm& g);                  // K = 0
 void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials);
 }  // namespace cuda
 

@@ -4,7 +4,6 @@
 #include "model/linear.h"
 
 #include "bench/case.h"
-#include "build_config.h"
 #include "runtime/rng.h"
 #include "tests/model/gradients.h"
 #include "tests/test.h"
@@ -195,7 +194,6 @@ TEST_CASE("adapters use spare columns on a GPU, where they save traffic") {
   const std::pair<int64_t, int64_t> none{0, 0}, line{64, 64};
   Subject s{.in = kIn, .out = 128, .ranks = {16, 16, 16}, .four_bits = true};
   CHECK(spare_of(s, Device::cpu(), kMany) == none);
-  if (!kCudaBuilt) return test::skip("a build without CUDA cannot plan for a GPU");
   const Device gpu = Device::cuda(0);
   CHECK(spare_of(s, gpu, 1) == line);
   CHECK(spare_of(s, gpu, 1, DType::f32) == line);  // 48 columns, in lines of 32

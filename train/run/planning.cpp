@@ -50,13 +50,9 @@ PlanMachines measured_processors(const Config& config, World& world) {
   return {*cluster, rates};
 }
 
-// The machines to plan for; the config then is for their devices. Collective.
+// The machines to plan for; the config then has as many ranks on a host as they have. Collective.
 PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
   const bool measures = wanted.machines == kTheseProcessors;
-  check(!measures || wanted.ranks == 0, "--for ", kTheseProcessors,
-        " measures the processors of the ranks that run this command: start ", wanted.ranks,
-        ", and leave out --ranks");
-  config.run.device = measures ? DeviceChoice::cpu : DeviceChoice::cuda;
   PlanMachines machines =
       measures ? measured_processors(config, world) : PlanMachines{cluster_named(wanted.machines)};
   if (config.parallel.host_ranks == 0) config.parallel.host_ranks = machines.cluster.node_gpus;
@@ -65,9 +61,7 @@ PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
 
 // A plan for other machines than these is made by one process.
 void check_processes(const PlanFor& wanted, const World& world, const char* what) {
-  const bool is_for_these =
-      wanted.machines == kTheseProcessors || (wanted.machines.empty() && wanted.ranks == 0);
-  check(is_for_these || world.size() == 1, what, " one process: start train without mpirun");
+  check(wanted.ranks == 0 || world.size() == 1, what, " one process: start train without mpirun");
 }
 
 std::string write_timeline(const std::string& folder, const RunSetup& setup, const Cluster& cluster) {
@@ -84,6 +78,16 @@ std::string write_timeline(const std::string& folder, const RunSetup& setup, con
 }
 
 }  // namespace
+
+void plan_for_machines(const std::string& machines, Config& config, int& ranks) {
+  if (machines.empty()) return;
+  const bool measures = machines == kTheseProcessors;
+  check(!measures || ranks == 0, "--for ", kTheseProcessors,
+        " measures the processors of the ranks that run this command: start ", ranks,
+        ", and leave out --ranks");
+  config.run.device = measures ? DeviceChoice::cpu : DeviceChoice::cuda;
+  if (!measures) ranks = std::max(ranks, 1);
+}
 
 void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
   check_processes(wanted, world, "--search works in");

@@ -17,6 +17,10 @@ struct PlanFor {
   bool verbose = false;    // a search prints all settings that it simulated
 };
 
+// Prepares a config to be checked and planned for these machines, of PlanFor: for their device, and for other
+// machines than these with a number of ranks, one by default.
+void plan_for_machines(const std::string& machines, Config& config, int& ranks);
+
 // Prints model, batch, FLOPs per token, communication units with their traffic, and memory; and whether that
 // fits on the machines.
 void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out);

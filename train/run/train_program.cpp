@@ -149,6 +149,7 @@ RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world
   // A file of accelerate says for how many ranks it is.
   if (line.plans() && line.ranks == 0 && world.size() == 1)
     config.source.ranks = config.processes.value_or(0);
+  plan_for_machines(line.machines, config.loaded.config, config.source.ranks);
   const int ranks = config.source.ranks;
   LoadedConfig loaded = load_checked(std::move(config), world);
   loaded.overwrite = line.overwrite;
@@ -244,10 +245,11 @@ std::vector<Option> options_of(CommandLine& line) {
       {"--print-config", &line.print_config,
        "print the resolved config with the source of each value, and exit"},
       {"--plan", &line.plan,
-       "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU"},
+       "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data, "
+       "and for GPUs neither a GPU nor a build with CUDA"},
       {"--search", &line.search,
        "find the settings with which a step is fastest on the machines of --for, print the ten best, and "
-       "exit; needs no data and no GPU"},
+       "exit; needs as little as --plan"},
       {"--verbose", &line.verbose,
        "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
        "there is only one; with --search, all settings that were simulated"},

@@ -19,15 +19,6 @@ std::string obstacle_in_build() {
   return missing.empty() ? "" : "these ops have no CUDA kernel in this build: " + missing;
 }
 
-// Why CUDA cannot be used in this build and process; "" if it can.
-std::string obstacle() {
-  if (const std::string why_not = obstacle_in_build(); !why_not.empty()) return why_not;
-  if (cuda_device_count() == 0)
-    return str("this process can use no GPU (", why_no_cuda_device(),
-               "): check nvidia-smi and CUDA_VISIBLE_DEVICES");
-  return "";
-}
-
 // Whether there is an NVIDIA GPU, even if no process can use it.
 bool machine_has_gpu() {
   constexpr char kVendor[] = "0x10de";
@@ -43,23 +34,30 @@ bool machine_has_gpu() {
 
 }  // namespace
 
+std::string why_no_gpu() {
+  if (const std::string why_not = obstacle_in_build(); !why_not.empty()) return why_not;
+  if (cuda_device_count() == 0)
+    return str("this process can use no GPU (", why_no_cuda_device(),
+               "): check nvidia-smi and CUDA_VISIBLE_DEVICES");
+  return "";
+}
+
 Device choose_device(const std::string& option, DeviceChoice choice, int gpu) {
   if (choice == DeviceChoice::cpu) return Device::cpu();
-  const std::string why_not = obstacle();
+  const std::string why_not = why_no_gpu();
   if (why_not.empty()) return Device::cuda(gpu);
   check(choice == DeviceChoice::automatic, option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
   return Device::cpu();
 }
 
-Device planned_device(const std::string& option, DeviceChoice choice, int gpu, int local_rank) {
-  const bool has_none =
-      choice == DeviceChoice::cuda && obstacle_in_build().empty() && cuda_device_count() == 0;
-  return has_none ? Device::cuda(local_rank) : choose_device(option, choice, gpu);
+Device planned_device(DeviceChoice choice, int gpu, int local_rank) {
+  if (choice != DeviceChoice::cpu && why_no_gpu().empty()) return Device::cuda(gpu);
+  return choice == DeviceChoice::cuda ? Device::cuda(local_rank) : Device::cpu();
 }
 
 std::string why_on_cpu(DeviceChoice choice) {
   const std::string why_not =
-      kCudaBuilt && choice == DeviceChoice::automatic && machine_has_gpu() ? obstacle() : "";
+      kCudaBuilt && choice == DeviceChoice::automatic && machine_has_gpu() ? why_no_gpu() : "";
   return why_not.empty() ? "" : "on the CPU, because " + why_not;
 }
 

@@ -132,7 +132,9 @@ void divide_model(RunSetup& setup, Problems& problems) {
                  setup.config.train.batch_size_per_device);
 }
 
-Transport transport_of(TransportChoice choice, Device device, int ranks, const std::string& shared_gpu) {
+// `has_nccl`: of this build, or, in a plan for other machines, of the one that will train there.
+Transport transport_of(TransportChoice choice, Device device, int ranks, const std::string& shared_gpu,
+                       bool has_nccl) {
   if (!device.is_cuda()) {
     check(choice != TransportChoice::nccl,
           "parallel.transport = \"nccl\" needs GPUs, but the run is on the CPU: use \"auto\" or \"mpi\"");
@@ -140,9 +142,9 @@ Transport transport_of(TransportChoice choice, Device device, int ranks, const s
   }
   const bool own_gpus = shared_gpu.empty();
   if (choice == TransportChoice::mpi ||
-      (choice == TransportChoice::automatic && !(kNcclBuilt && own_gpus && ranks > 1)))
+      (choice == TransportChoice::automatic && !(has_nccl && own_gpus && ranks > 1)))
     return Transport::staged;
-  check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL: use \"auto\" or \"mpi\"");
+  check(has_nccl, "parallel.transport = \"nccl\", but this build has no NCCL: use \"auto\" or \"mpi\"");
   // Processes with different NCCL_HOSTID count as different hosts to NCCL, which then lets them share a GPU.
   check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but ", shared_gpu,
         ": use \"mpi\", or, for a test, start each rank with its own NCCL_HOSTID");
@@ -517,11 +519,12 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
       [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size); });
   problems.attempt([&] { setup.trace = parse_trace_steps(config.run.trace); });
   const bool placed = problems.attempt([&] {
-    setup.device = purpose == Purpose::plan
-                       ? planned_device("run.device", config.run.device, place.gpu.index, place.rank)
-                       : choose_device("run.device", config.run.device, place.gpu.index);
-    setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
-    setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place.gpu.shared);
+    const bool plans = purpose == Purpose::plan;
+    setup.device = plans ? planned_device(config.run.device, place.gpu.index, place.rank)
+                         : choose_device("run.device", config.run.device, place.gpu.index);
+    setup.device_is_here = !setup.device.is_cuda() || why_no_gpu().empty();
+    setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place.gpu.shared,
+                                   kNcclBuilt || (plans && place.hosts.empty()));
   });
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
   if (modeled) problems.attempt([&] { setup.max_patches = max_patches_of(config, setup.model); });

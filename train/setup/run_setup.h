@@ -89,7 +89,8 @@ struct HostPlace {
 };
 HostPlace place_of(World& world);  // to be called by all ranks
 
-enum class Purpose { run, plan };  // a plan needs no GPU
+// A plan needs no GPU, and one for hosts that are not known assumes that they have NCCL.
+enum class Purpose { run, plan };
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose purpose = Purpose::run);
 // For this rank. To be called by all ranks.

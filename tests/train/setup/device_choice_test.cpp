@@ -17,6 +17,13 @@ TEST_CASE("a program that cannot use the requested GPU reports the reason and th
   CHECK(error.find("or choose \"cpu\"") != std::string::npos);
 }
 
+TEST_CASE("a plan takes a GPU where it is asked for one, in every build") {
+  if (why_no_gpu().empty()) return test::skip("there is a GPU");
+  CHECK(planned_device(DeviceChoice::cuda, 0, 3) == Device::cuda(3));
+  CHECK(planned_device(DeviceChoice::automatic, 0, 3) == Device::cpu());
+  CHECK(planned_device(DeviceChoice::cpu, 0, 3) == Device::cpu());
+}
+
 TEST_CASE("auto selects the given GPU if there is one" * doctest::test_suite("gpu")) {
   CHECK(choose_device("run.device", DeviceChoice::cpu) == Device::cpu());
   CHECK(why_on_cpu(DeviceChoice::cpu).empty());

@@ -2,6 +2,7 @@
 
 #include "build_config.h"
 #include "tests/test.h"
+#include "train/setup/device_choice.h"
 
 using namespace flatshard;
 
@@ -44,12 +45,11 @@ TEST_CASE("a run folder has one canonical name, however it is spelled") {
 }
 
 TEST_CASE("a missing GPU can be planned for but not trained on") {
-  if (!kCudaBuilt) return test::skip("a build without CUDA");
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
   Config config = config_of(Precision::bf16);
   config.run.device = DeviceChoice::cuda;
   config.train.total_batch_size = 2;
-  CHECK(test::error_of([&] { set_up(config, 1); }).find("this process can use no GPU") != std::string::npos);
+  CHECK(test::error_of([&] { set_up(config, 1); }).find(why_no_gpu()) != std::string::npos);
   const RunSetup setup = set_up(config, 2, {.rank = 1, .ranks = 2}, Purpose::plan);
   CHECK(setup.device == Device::cuda(1));
   CHECK_FALSE(setup.device_is_here);
@@ -57,8 +57,22 @@ TEST_CASE("a missing GPU can be planned for but not trained on") {
   CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
 }
 
+TEST_CASE("a plan for unknown hosts has NCCL in every build, one for these ranks only if this build has it") {
+  Config config = config_of(Precision::bf16);
+  config.run.device = DeviceChoice::cuda;
+  config.train.total_batch_size = 2;
+  const HostPlace here{.ranks = 2, .hosts = {0, 0}};
+  CHECK(set_up(config, 2, {}, Purpose::plan).transport == Transport::nccl);
+  CHECK(set_up(config, 2, here, Purpose::plan).transport ==
+        (kNcclBuilt ? Transport::nccl : Transport::staged));
+  config.parallel.transport = TransportChoice::nccl;
+  CHECK(set_up(config, 2, {}, Purpose::plan).transport == Transport::nccl);
+  CHECK(test::error_of([&] { set_up(config, 2, here, Purpose::plan); }).empty() == kNcclBuilt);
+  config.parallel.transport = TransportChoice::mpi;
+  CHECK(set_up(config, 2, {}, Purpose::plan).transport == Transport::staged);
+}
+
 TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shape on its GPU") {
-  if (!kCudaBuilt) return test::skip("a build without CUDA");
   struct Refused {
     const char* reason;
     int ranks;
