@@ -11,6 +11,7 @@
 #include "runtime/text.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/fields.h"
+#include "train/config/published_shapes.h"
 #include "train/save/best_checkpoint.h"
 #include "train/save/initial_weights.h"
 #include "train/setup/config_check.h"
@@ -47,6 +48,7 @@ ReadConfig read_config(const ConfigSource& source, Problems problems) {
   AccelerateSettings accelerate;
   read.problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
   read.loaded = load_config(source.path, source.overrides, read.problems, accelerate.presets);
+  if (!source.shape.empty()) read.problems.attempt([&] { take_published_shape(read.loaded, source.shape); });
   read.loaded.replaced.insert(read.loaded.replaced.end(), accelerate.notices.begin(),
                               accelerate.notices.end());
   read.processes = accelerate.processes;

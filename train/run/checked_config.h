@@ -15,6 +15,7 @@ struct ConfigSource {
   std::string path;
   std::vector<std::string> overrides;
   std::string accelerate;  // configuration file of accelerate; empty: none
+  std::string shape{};     // a published one, to plan for (published_shapes.h); empty: that of the config
   int ranks = 0;           // to plan for; 0: those of the world
   bool trains = true;      // otherwise neither data nor a GPU is needed
 };

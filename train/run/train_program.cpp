@@ -12,6 +12,7 @@
 #include "runtime/spelling.h"
 #include "train/config/foreign_config.h"
 #include "train/config/foreign_keys.h"
+#include "train/config/published_shapes.h"
 #include "train/config/unknown_key.h"
 #include "train/run/checked_config.h"
 #include "train/run/planning.h"
@@ -31,6 +32,7 @@ struct CommandLine {
   bool print_config = false, plan = false, search = false, overwrite = false, verbose = false;
   int ranks = 0;         // to plan for; 0: those of this job
   std::string machines;  // to plan for; "": none
+  std::string shape;     // of the model to plan for; "": that of the config
   std::string timeline;  // a folder; "": none
   Problems problems{};   // of the arguments
 
@@ -38,6 +40,7 @@ struct CommandLine {
     return {.path = config,
             .overrides = overrides,
             .accelerate = accelerate,
+            .shape = shape,
             .ranks = ranks,
             .trains = !print_config && !plans()};
   }
@@ -129,6 +132,9 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
         "--ranks has no effect without --plan, --search or --from: to train on ", line.ranks,
         " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
   check(line.plans() || line.machines.empty(), "--for has no effect without --plan or --search");
+  check(line.plans() || line.shape.empty(),
+        "--model has no effect without --plan or --search: to train, set the keys "
+        "of the model or model.init_from");
 }
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
@@ -258,6 +264,10 @@ std::vector<Option> options_of(CommandLine& line) {
        "with --plan or --search: number of ranks to plan for, in this one process; with --from: number that "
        "will train",
        {.range = NumberRange{1, kMostPlannedRanks}}},
+      {"--model",
+       &line.shape,
+       "with --plan or --search: plan for this published model in place of that of CONFIG",
+       {.type = "NAME", .choices = published_shape_names()}},
       {"--for", &line.machines,
        "with --plan or --search: the machines, as a cluster file (a path that ends in .toml), as cpu for the "
        "processors of the ranks that run this command, which are measured, or as one of " +

@@ -85,6 +85,19 @@ TEST_CASE("a plan for GPUs has the same numbers in every build") {
   }
 }
 
+TEST_CASE("a config is planned with a published model in place of its own, and is not trained so") {
+  const test::Workshop workshop("planned_shape");
+  const test::Finished plan =
+      workshop.train(1, "--plan --ranks 4 --model qwen2.5-0.5b --run.device=cuda --data.seq_len=512");
+  CHECK_MESSAGE(plan.exit_code == 0, plan.output);
+  CHECK(test::missing_from(plan.output, {"qwen2, 24 layers, hidden 896", "all params: 494,032,768",
+                                         "planned for a GPU", "\n  nccl  "}) == "");
+  const test::Finished trained = workshop.train(1, "--model qwen2.5-0.5b");
+  CHECK(test::missing_from(trained.output, {"--model has no effect without --plan"}) == "");
+  const test::Finished unknown = workshop.train(1, "--plan --model llama-9");
+  CHECK(test::missing_from(unknown.output, {"--model", "llama-9", "llama-3.1-70b"}) == "");
+}
+
 TEST_CASE("a plan for other machines is checked for their devices") {
   const test::Workshop workshop("planned_devices");
   const test::Finished plan =
