@@ -428,7 +428,7 @@ std::vector<Field> parallel_fields(ParallelConfig& parallel) {
        "auto: two for ranks on several hosts, if each host has the same power of two of them"},
       {"parallel.host_ranks", &parallel.host_ranks,
        "consecutive ranks that count as one host; 0 = as the hosts are found, or in a plan for GPUs 8",
-       at_least(0)},
+       within(0, 1 << 20)},
       {"parallel.accumulation", &parallel.accumulation,
        "reduce gradients after every micro-step (sharded), or accumulate them unsharded and reduce once "
        "(no_sync)"},
@@ -454,7 +454,7 @@ std::vector<Field> parallel_fields(ParallelConfig& parallel) {
        "Face Accelerate), sequential:SIZE (stages are filled in order, each with SIZE of parameters in 16 "
        "bits, such as 20GB), or a table from prefixes of parameter names to stages"},
       {"parallel.bandwidth_gbps", &parallel.bandwidth_gbps,
-       "receive bandwidth of a rank in GB/s, used to estimate overlap; 0 = measure at start", at_least(0)},
+       "receive bandwidth of a rank in GB/s, used to estimate overlap; 0 = measure at start", within(0, 1e5)},
       {"parallel.timeout_seconds", &parallel.timeout_seconds,
        "seconds a collective may take before the run ends with a report of where each rank waits",
        within(1, INT32_MAX)},

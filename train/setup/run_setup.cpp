@@ -209,6 +209,10 @@ void check_together(const Config& c, Problems& problems) {
                  "optimizer.grad_clip is ", c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ",
                  kLeastFloat);
   if (c.train.steps > 0) problems.attempt([&] { check_schedule(c.schedule, c.train.steps); });
+  constexpr double kLeastGbps = 1e-3;
+  const double gbps = c.parallel.bandwidth_gbps;
+  problems.check(gbps == 0 || gbps >= kLeastGbps, "parallel.bandwidth_gbps is ", gbps,
+                 ", must be 0 (measure) or at least ", kLeastGbps);
   problems.check(
       !c.train.skip_nonfinite || c.precision.compute != Precision::fp16 ||
           c.precision.loss_scale != "dynamic",

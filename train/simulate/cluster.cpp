@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <map>
+#include <variant>
 
 #include <toml++/toml.h>
 
@@ -11,6 +11,7 @@
 #include "runtime/spelling.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/config/fields.h"
 #include "train/config/toml_limits.h"
 #include "train/simulate/op_table.h"
 #include "train/simulate/op_times.h"
@@ -28,11 +29,15 @@ constexpr double kNvlinkEfficiency = 0.81, kPcieEfficiency = 0.8, kNicEfficiency
 // Copies from pinned memory reach 55 of the 64 GB/s of PCIe 5.0 x16 (bench/results, H200), and the same share
 // of PCIe 4.0; HGX boards connect two GPUs to a switch.
 constexpr double kShareOfBus = 55.0 / 64;
-constexpr int kGpusOfSwitch = 2;
+constexpr int64_t kGpusOfSwitch = 2;
 // Assumed: AdamW on the host at 50 GB/s for a rank (16 threads beside one H200 reach 82); a kernel launch
 // takes the host 4 us (NVIDIA's guidance is 2 to 5 us); ranks differ by 0.5 % for a run and by 0.5 % in each
 // step.
 constexpr double kUpdateGbps = 50, kIssueUs = 4, kJitter = 0.005;
+
+// Bounds of the keys of a cluster file, wide enough for machines to come: of counts, of GB/s, of shares of a
+// rate, of microseconds, and of the deviations of a rank's speed.
+constexpr Bounds kCount{1, 1024}, kRate{1e-3, 1e5}, kShare{1e-3, 1}, kLatency{0, 1e5}, kDeviation{0, 1};
 
 const toml::table& table_of(const toml::node& node, const std::string& path, const std::string& key) {
   const toml::table* const table = node.as_table();
@@ -72,9 +77,10 @@ class ClusterFile {
   }
 
  private:
+  // A number and its bounds. One that counts is a whole number.
   struct Key {
-    double* number;
-    double least;
+    std::variant<double*, int64_t*> number;
+    Bounds bounds;
   };
 
   std::string where(const toml::node& node) const { return str(path_, ':', node.source().begin.line, ": "); }
@@ -93,24 +99,23 @@ class ClusterFile {
   }
 
   void read_number(const toml::node& node, const std::string& key) {
-    double node_gpus = cluster_.node_gpus, of_switch = cluster_.gpus_per_switch;
     const std::map<std::string, Key> keys{
-        {"gpu.power_watts", {&cluster_.power_watts, 1}},
-        {"gpu.price_per_hour", {&cluster_.price_per_hour, 0}},
-        {"node.gpus", {&node_gpus, 1}},
-        {"node.link.gbps", {&cluster_.link_gbps, 1e-3}},
-        {"node.link.efficiency", {&cluster_.link_efficiency, 1e-3}},
-        {"node.link.step_us", {&cluster_.link_step_us, 0}},
-        {"node.host.gbps", {&cluster_.host_gbps, 1e-3}},
-        {"node.host.gpus_per_switch", {&of_switch, 1}},
-        {"node.host.update_gbps", {&cluster_.update_gbps, 1e-3}},
-        {"node.host.issue_us", {&cluster_.issue_us, 0}},
-        {"network.nics_per_node", {&cluster_.nics_per_node, 1e-3}},
-        {"network.gbps", {&cluster_.nic_gbps, 1e-3}},
-        {"network.efficiency", {&cluster_.nic_efficiency, 1e-3}},
-        {"network.step_us", {&cluster_.network_step_us, 0}},
-        {"jitter.fixed", {&cluster_.jitter_fixed, 0}},
-        {"jitter.step", {&cluster_.jitter_step, 0}},
+        {"gpu.power_watts", {&cluster_.power_watts, {1, 1e5}}},
+        {"gpu.price_per_hour", {&cluster_.price_per_hour, {0, 1e5}}},
+        {"node.gpus", {&cluster_.node_gpus, kCount}},
+        {"node.link.gbps", {&cluster_.link_gbps, kRate}},
+        {"node.link.efficiency", {&cluster_.link_efficiency, kShare}},
+        {"node.link.step_us", {&cluster_.link_step_us, kLatency}},
+        {"node.host.gbps", {&cluster_.host_gbps, kRate}},
+        {"node.host.gpus_per_switch", {&cluster_.gpus_per_switch, kCount}},
+        {"node.host.update_gbps", {&cluster_.update_gbps, kRate}},
+        {"node.host.issue_us", {&cluster_.issue_us, kLatency}},
+        {"network.nics_per_node", {&cluster_.nics_per_node, kCount}},
+        {"network.gbps", {&cluster_.nic_gbps, kRate}},
+        {"network.efficiency", {&cluster_.nic_efficiency, kShare}},
+        {"network.step_us", {&cluster_.network_step_us, kLatency}},
+        {"jitter.fixed", {&cluster_.jitter_fixed, kDeviation}},
+        {"jitter.step", {&cluster_.jitter_step, kDeviation}},
     };
     const auto found = keys.find(key);
     if (found == keys.end()) {
@@ -119,15 +124,21 @@ class ClusterFile {
       const std::string meant = similar_word(key, names);
       fail(str(where(node), key, ": unknown key", meant.empty() ? "" : str("; did you mean ", meant, '?')));
     }
-    const auto value = node.value<double>();
-    check(value && (node.is_integer() || node.is_floating_point()) && std::isfinite(*value) &&
-              *value >= found->second.least,
-          where(node), key, " must be a number of at least ", found->second.least);
-    *found->second.number = *value;
-    cluster_.node_gpus = static_cast<int>(node_gpus);
-    cluster_.gpus_per_switch = static_cast<int>(of_switch);
-    check(cluster_.node_gpus == node_gpus && cluster_.gpus_per_switch == of_switch, where(node), key,
-          " must be a whole number");
+    set(found->second, node, key);
+  }
+
+  void set(const Key& key, const toml::node& node, const std::string& name) const {
+    const auto [least, most] = key.bounds;
+    int64_t* const* const count = std::get_if<int64_t*>(&key.number);
+    const bool is_number = node.is_integer() || node.is_floating_point();
+    const double value = is_number ? *node.value<double>() : 0;
+    check((count ? node.is_integer() : is_number) && value >= least && value <= most, where(node), name,
+          is_number ? str(" is ", value, ',') : "", " must be a ", count ? "whole " : "", "number from ",
+          least, " to ", most);
+    if (count)
+      **count = *node.value<int64_t>();
+    else
+      *std::get<double*>(key.number) = value;
   }
 
   void read_tiers(const toml::node& node) {
@@ -136,13 +147,16 @@ class ClusterFile {
     check(tiers, where(node), kForm);
     cluster_.tiers.clear();
     for (const toml::node& item : *tiers) {
-      const toml::table* const tier = item.as_table();
-      check(tier && tier->size() == 2, where(node), kForm);
-      const auto nodes = (*tier)["nodes"].value<double>(), over = (*tier)["oversubscription"].value<double>();
-      check(nodes && over && *nodes >= 1 && *over >= 1, where(node), kForm, ", both at least 1");
-      check(cluster_.tiers.empty() || cluster_.tiers.back().nodes < *nodes, where(node),
+      const toml::table* const table = item.as_table();
+      check(table && table->size() == 2 && table->contains("nodes") && table->contains("oversubscription"),
+            where(node), kForm);
+      NetworkTier tier;
+      set({&tier.nodes, {1, 1 << 20}}, *table->get("nodes"), "nodes of network.tiers");
+      set({&tier.oversubscription, {1, 1e3}}, *table->get("oversubscription"),
+          "oversubscription of network.tiers");
+      check(cluster_.tiers.empty() || cluster_.tiers.back().nodes < tier.nodes, where(node),
             "network.tiers must have ascending numbers of nodes");
-      cluster_.tiers.push_back({*nodes, *over});
+      cluster_.tiers.push_back(tier);
     }
   }
 
@@ -156,7 +170,7 @@ double Cluster::oversubscription(double nodes) const {
   double most = 1;
   for (const NetworkTier& tier : tiers) {
     most = tier.oversubscription;
-    if (nodes <= tier.nodes) break;
+    if (nodes <= static_cast<double>(tier.nodes)) break;
   }
   return most;
 }

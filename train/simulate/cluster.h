@@ -3,6 +3,7 @@
 // between nodes. A built-in GPU kind implies a node and a network that are usual for it; a cluster file can
 // state every number.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace flatshard {
 
 // A level of the network: nodes that share it, and how far it is short of the bandwidth of their cards.
 struct NetworkTier {
-  double nodes = 0, oversubscription = 1;
+  int64_t nodes = 0;
+  double oversubscription = 1;
 };
 
 // Measured rates of a rank that computes on the processors of its host.
@@ -46,18 +48,20 @@ struct Cluster {
   // time of a step of a ring.
   bool nvlink = true;
   double link_gbps = 0, link_efficiency = 0, link_step_us = 0;
-  int node_gpus = 8;
+  int64_t node_gpus = 8;
 
   // Copies between a GPU and its host, GPUs that share a connection, the bytes per second of an optimizer
   // update of one rank on the host, and the time in which the host enqueues an item.
   double host_gbps = 0, update_gbps = 0, issue_us = 0;
-  int gpus_per_switch = 1;
+  int64_t gpus_per_switch = 1;
 
   // Network cards of a node, and the time of a step of a ring between nodes.
-  double nics_per_node = 0, nic_gbps = 0, nic_efficiency = 0, network_step_us = 0;
+  int64_t nics_per_node = 0;
+  double nic_gbps = 0, nic_efficiency = 0, network_step_us = 0;
   std::vector<NetworkTier> tiers{};  // by ascending number of nodes; none: no oversubscription
 
-  // Standard deviations of the speed of ranks, relative: one that a rank keeps, and one of each step.
+  // Standard deviations of the logarithm of the time that the work of a rank takes: one that a rank keeps,
+  // and one of each step.
   double jitter_fixed = 0, jitter_step = 0;
 
   // How far a network that reaches so many nodes is short of the bandwidth of their cards.

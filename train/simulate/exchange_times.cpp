@@ -19,7 +19,8 @@ constexpr double kShareOfMessages = 0.9;
 // Bytes per second of one GPU of a communicator, into and out of its node: the members on a node share the
 // cards of as many GPUs, since other communicators of the same kind exchange at the same time.
 double network_rate(const Cluster& c, const Members& members) {
-  const double cards = c.nics_per_node * members.on_node / c.node_gpus;
+  const double cards =
+      static_cast<double>(c.nics_per_node) * members.on_node / static_cast<double>(c.node_gpus);
   return cards * c.nic_gbps * c.nic_efficiency * 1e9 / c.oversubscription(members.reach);
 }
 

@@ -39,6 +39,11 @@ std::vector<int64_t> numbers_in(const std::string& shape) {
   return numbers;
 }
 
+// Bounds of what a table says, so that no product of them overflows: of an extent, and of the seconds of a
+// call.
+constexpr int64_t kMostExtent = INT32_MAX;
+constexpr double kLeastSeconds = 1e-9, kMostSeconds = 3600;
+
 // The shape of an op that the times of op_time() depend on; false if the text is another.
 bool parse_shape(const std::string& shape, OpCall& op) {
   const std::vector<int64_t> numbers = numbers_in(shape);
@@ -78,12 +83,19 @@ std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cl
                 .bytes = reader.positive("bytes")};
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       if (found.dtype == str(dtype)) call.dtype = dtype;
-    if (!parse_shape(reader.text("shape", ""), call)) continue;
+    const std::string shape = reader.text("shape", "");
+    for (const int64_t extent : numbers_in(shape))
+      check(extent <= kMostExtent, path, kWanted, "a case of ", found.op, " has an extent of ", extent,
+            ", must be at most ", kMostExtent);
+    if (!parse_shape(shape, call)) continue;
     const Cost cost = cost_of(call, 0);
     check(cost.work > 0 && std::isfinite(cost.work), path, kWanted, "a case of ", found.op, " does nothing");
     found.work = cost.work;
     found.intensity = cost.intensity;
-    found.factor = reader.object("seconds").positive("median") / op_time(cluster, call, 0).seconds;
+    const double seconds = reader.object("seconds").positive("median");
+    check(seconds >= kLeastSeconds && seconds <= kMostSeconds, path, kWanted, "a case of ", found.op,
+          " takes ", seconds, " seconds, must be from ", kLeastSeconds, " to ", kMostSeconds);
+    found.factor = seconds / op_time(cluster, call, 0).seconds;
     measured.push_back(std::move(found));
   }
   check(!measured.empty(), path, kWanted, "none of its cases has a time");

@@ -97,7 +97,8 @@ double upper_quantile(double q) {
   return (low + high) / 2;
 }
 
-// How much slower than the mean the slowest of n ranks is, at the quantile u of steps, in deviations.
+// How much slower than the median the slowest of n ranks is, at the quantile u of steps, in deviations. The
+// logarithm of a rank's time is normally distributed, so that no rank takes less than none.
 double slowest_of(double n, double u) { return upper_quantile(-std::expm1(std::log(u) / n)); }
 
 }  // namespace
@@ -130,10 +131,13 @@ SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const
     slower = extend(a.slower, b.slower);
     step.parts = extended(a.parts, b.parts, factor);
   }
-  // Slower kernels may happen to leave an exchange more room, but no step ends earlier for it on average.
-  const double slope = std::max(0.0, (slower - step.seconds) / (kSlower - 1)),
+  // The part of the step that is as slow as the kernels. Slower kernels may happen to leave an exchange more
+  // room, or less, but no step ends earlier for it on average, nor takes more than all of it longer.
+  const double part = std::clamp((slower - step.seconds) / (kSlower - 1), 0.0, step.seconds),
                deviation = std::hypot(cluster.jitter_fixed, cluster.jitter_step);
-  const auto at = [&](double u) { return step.seconds + slope * deviation * slowest_of(setup.ranks(), u); };
+  const auto at = [&](double u) {
+    return step.seconds + part * std::expm1(deviation * slowest_of(setup.ranks(), u));
+  };
   step.p10 = at(0.1), step.p50 = at(0.5), step.p90 = at(0.9);
   return step;
 }

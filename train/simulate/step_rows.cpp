@@ -202,9 +202,8 @@ Replayed replay_rows(std::vector<StepRow>& rows) {
 
 Cluster shared_bus(const RunSetup& setup, const Cluster& cluster) {
   Cluster shared = cluster;
-  int on_node = 0;
-  for (const int host : setup.hosts) on_node += host == setup.hosts.front() ? 1 : 0;
-  shared.host_gbps /= std::clamp(on_node, 1, cluster.gpus_per_switch);
+  const auto on_node = std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front());
+  shared.host_gbps /= static_cast<double>(std::clamp<int64_t>(on_node, 1, cluster.gpus_per_switch));
   return shared;
 }
 

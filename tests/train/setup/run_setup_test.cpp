@@ -99,6 +99,17 @@ TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shap
   }
 }
 
+TEST_CASE("a bandwidth between ranks by which no time could be told is refused") {
+  Config config = config_of(Precision::fp32);
+  for (const double gbps : {0.0, 1e-3, 400.0}) {
+    config.parallel.bandwidth_gbps = gbps;
+    CHECK(test::error_of([&] { set_up(config, 1); }).empty());
+  }
+  config.parallel.bandwidth_gbps = 1e-300;
+  CHECK(test::missing_from(test::error_of([&] { set_up(config, 1); }),
+                           {"parallel.bandwidth_gbps is 1e-300", "at least 0.001"}) == "");
+}
+
 TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whatever scales it") {
   const auto error = [](auto&& change) {
     Config config = config_of(Precision::fp32);

@@ -70,6 +70,56 @@ TEST_CASE("a cluster file that names a GPU alone has its usual node and network"
   CHECK(!usual_cluster(gpu_model("l4-24gb")).nvlink);
 }
 
+TEST_CASE("every number of a cluster file has bounds, and counts are whole numbers") {
+  const auto error = [](const std::string& section, const std::string& line) {
+    const std::string gpu = "[gpu]\nkind = \"h100-80gb\"\n";
+    return test::error_of(
+        [&] { cluster_of(section == "gpu" ? gpu + line : str(gpu, '[', section, "]\n", line)); });
+  };
+  struct Row {
+    const char *section, *key;
+    double least, most;
+    bool counts = false;
+  };
+  for (const auto& [section, key, least, most, counts] : {Row{"gpu", "power_watts", 1, 1e5},
+                                                          {"gpu", "price_per_hour", 0, 1e5},
+                                                          {"node", "gpus", 1, 1024, true},
+                                                          {"node", "link.gbps", 1e-3, 1e5},
+                                                          {"node", "link.efficiency", 1e-3, 1},
+                                                          {"node", "link.step_us", 0, 1e5},
+                                                          {"node", "host.gbps", 1e-3, 1e5},
+                                                          {"node", "host.gpus_per_switch", 1, 1024, true},
+                                                          {"node", "host.update_gbps", 1e-3, 1e5},
+                                                          {"node", "host.issue_us", 0, 1e5},
+                                                          {"network", "nics_per_node", 1, 1024, true},
+                                                          {"network", "gbps", 1e-3, 1e5},
+                                                          {"network", "efficiency", 1e-3, 1},
+                                                          {"network", "step_us", 0, 1e5},
+                                                          {"jitter", "fixed", 0, 1},
+                                                          {"jitter", "step", 0, 1}}) {
+    CAPTURE(section);
+    CAPTURE(key);
+    const auto with = [&, s = std::string(section), k = key](const std::string& value) {
+      return error(s, str(k, " = ", value));
+    };
+    CHECK(with(str(least)).empty());
+    CHECK(with(str(static_cast<int64_t>(most))).empty());
+    for (const std::string value : {"-1", "2e6", "1e300", "inf", "nan", "\"8\"", "true"})
+      CHECK(test::missing_from(with(value), {key, str("from ", least, " to ", most)}) == "");
+    CHECK(test::missing_from(with("200000"), {str(key, " is 200000")}) == "");
+    if (counts) CHECK(test::missing_from(with("48.5"), {key, "is 48.5", "whole number"}) == "");
+  }
+  const auto tiers = [&](const char* tier) { return error("network", str("tiers = [{", tier, "}]")); };
+  CHECK(tiers("nodes = 4, oversubscription = 1.5").empty());
+  CHECK(test::missing_from(tiers("nodes = 4.5, oversubscription = 2"), {"nodes", "whole number"}) == "");
+  CHECK(test::missing_from(tiers("nodes = 4, oversubscription = 0.5"), {"0.5", "from 1 to 1000"}) == "");
+}
+
+TEST_CASE("text that the TOML parser asserts against is an error, not the end of the program") {
+  for (const char* text : {"a = [,]", "[}", "x = {,}"})
+    CHECK(test::error_of([&] { cluster_of(text); }).starts_with("cluster_test.toml"));
+}
+
 TEST_CASE("a mistake in a cluster file is an error with its line and what to write") {
   const auto error = [](const std::string& text) { return test::error_of([&] { cluster_of(text); }); };
   const std::string gpu = "[gpu]\nkind = \"h100-80gb\"\n";
@@ -78,7 +128,7 @@ TEST_CASE("a mistake in a cluster file is an error with its line and what to wri
   CHECK(test::missing_from(error("[gpu]\nkind = 3\n"), {"cluster_test.toml:2", "gpu.kind"}) == "");
   CHECK(test::missing_from(error(gpu + "[network]\ngpbs = 3\n"), {":4", "network.gpbs", "network.gbps"}) ==
         "");
-  CHECK(test::missing_from(error(gpu + "[network]\ngbps = -3\n"), {":4", "network.gbps", "at least"}) == "");
+  CHECK(test::missing_from(error(gpu + "[network]\ngbps = -3\n"), {":4", "network.gbps is -3"}) == "");
   CHECK(test::missing_from(error(gpu + "[node]\ngpus = 2.5\n"), {":4", "node.gpus", "whole"}) == "");
   CHECK(test::missing_from(error(gpu + "[network]\ntiers = [{nodes = 4}]\n"), {":4", "network.tiers"}) == "");
   CHECK(test::missing_from(error(gpu + "[node]\nlink = { kind = \"ib\" }\n"),

@@ -129,4 +129,13 @@ TEST_CASE("a file without measured ops is refused with its name and what it lack
   CHECK(test::missing_from(refused("{\"cases\":[{\"op\":\"add\"}]}"), {"op_table.json", "has a time"}) == "");
   CHECK(test::missing_from(refused("{\"cases\":[{\"op\":\"add\",\"seconds\":{\"median\":1}}]}"),
                            {"op_table.json", "bytes"}) == "");
+  const auto refused_case = [&](const char* shape, double seconds) {
+    return refused("{\"cases\":[" + case_of("attention_forward", shape, 1e9, 1e6, seconds) + "]}");
+  };
+  CHECK(refused_case("16*1024 x 16/16 x 128 causal", 1e-3).empty());
+  CHECK(test::missing_from(refused_case("9000000000*9000000000 x 16/16 x 128", 1e-3),
+                           {"op_table.json", "9000000000", "at most 2147483647"}) == "");
+  for (const double seconds : {1e-30, 4000.0})
+    CHECK(test::missing_from(refused_case("16*1024 x 16/16 x 128", seconds),
+                             {"op_table.json", str(seconds), "from 1e-09 to 3600"}) == "");
 }

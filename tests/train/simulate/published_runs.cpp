@@ -138,7 +138,8 @@ double predicted_rate(const PublishedRun& run, const OpProfile& profile) {
   c.parallel.host_ranks = 8;
   Cluster cluster = usual_cluster(gpu_model(run.gpu));
   cluster.power_watts = run.watts;
-  if (run.node_network_gbps > 0) cluster.nic_gbps = run.node_network_gbps / cluster.nics_per_node;
+  if (run.node_network_gbps > 0)
+    cluster.nic_gbps = run.node_network_gbps / static_cast<double>(cluster.nics_per_node);
   const SimulatedStep step = simulate_step(set_up(c, run.gpus, {}, Purpose::plan), cluster, profile);
   return static_cast<double>(c.train.total_batch_size * c.data.seq_len) / step.p50 / run.gpus;
 }

@@ -88,6 +88,22 @@ TEST_CASE("a step takes longer with less bandwidth, more jitter and a crowded ne
   }
 }
 
+TEST_CASE("the band of a step is one of times, however much ranks differ") {
+  for (const int ranks : {1, 2, 16})
+    for (const double jitter : {0.005, 0.3, 1.0}) {
+      CAPTURE(ranks);
+      CAPTURE(jitter);
+      Cluster cluster = h100();
+      cluster.jitter_fixed = cluster.jitter_step = jitter;
+      const SimulatedStep step = simulated(small_config(), ranks, cluster);
+      CHECK(step.p10 > 0);
+      CHECK(step.p10 < step.p50);
+      CHECK(step.p50 < step.p90);
+      // Half of the steps of one rank are faster than without jitter.
+      if (ranks == 1) CHECK(step.p50 == doctest::Approx(step.seconds));
+    }
+}
+
 TEST_CASE("without a network's latency and limits, few ranks and thousands take equally long") {
   Cluster cluster = h100();
   cluster.nic_gbps = cluster.link_gbps = 1e9;
