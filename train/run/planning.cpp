@@ -43,10 +43,11 @@ struct PlanMachines {
 // The processors of these ranks, measured. Collective.
 PlanMachines measured_processors(const Config& config, World& world) {
   const RunSetup setup = set_up(config, world, Purpose::plan);
-  const RankRates rates = measure_ranks(setup, world);
+  RankRates rates = measure_ranks(setup, world);
   const std::optional<Cluster> cluster = measured_machines(setup, world, rates.peak, rates.bandwidth);
   check(cluster.has_value(), "--for ", kTheseProcessors,
         ": the ops of models that read images are not timed");
+  rates.peak.measured = cluster->cpu->products * world.size();  // at least what was measured first
   return {*cluster, rates};
 }
 

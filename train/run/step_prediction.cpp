@@ -1,5 +1,7 @@
 #include "train/run/step_prediction.h"
 
+#include <algorithm>
+
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "train/run/measured_machines.h"
@@ -23,6 +25,8 @@ StepPrediction::StepPrediction(const RunSetup& setup, World& world, const Predic
   // A prediction that fails is no reason to end a run.
   warn_on_error([&] {
     machines_ = measured_machines(setup, world, from.peak, from.bandwidth);
+    if (machines_ && machines_->cpu)
+      from.peak.measured = std::max(from.peak.measured, machines_->cpu->products * world.size());
     if (machines_ && world.rank() == 0) seconds_ = simulate_step(setup, *machines_).seconds;
   });
 }

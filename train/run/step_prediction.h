@@ -17,7 +17,7 @@ namespace flatshard {
 struct PredictedFrom {
   int64_t steps;  // that the run makes
   const FlopsPerToken& flops;
-  const MatrixPeak& peak;
+  MatrixPeak& peak;  // raised to the rate of the fastest product that is timed on a CPU
   const Bandwidth& bandwidth;
 };
 

@@ -37,11 +37,21 @@ void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   c.tiers.clear();
 }
 
+// Other programs may have used the machine while the peak was measured, and not while ops were timed: the
+// peak is at least the rate of every product, and of those in attention.
+double peak_of_products(const MeasuredRates& rates) {
+  double peak = rates.products;
+  for (const TimedOp& timed : rates.ops)
+    if ((is_product(timed.op.name) || is_attention(timed.op.name)) && timed.seconds > 0)
+      peak = std::max(peak, work_of(timed.op, 0) / timed.seconds);
+  return peak;
+}
+
 Cluster processors_of_run(const MeasuredRates& rates, int ranks) {
   Cluster c{.source = "the CPU"};
   c.gpu.name = "cpu";
   c.gpu.memory_mib = (available_host_bytes() >> 20) / ranks;
-  c.cpu = CpuRates{.products = rates.products,
+  c.cpu = CpuRates{.products = peak_of_products(rates),
                    .copies = rates.copies,
                    .reduces = rates.reduced,
                    .taken_by_exchange = taken_by_exchange(thread_count(), processors_of_rank(ranks)),

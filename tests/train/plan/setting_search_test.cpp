@@ -174,6 +174,8 @@ TEST_CASE("a search for the processors of its ranks measures them, and can print
   const test::Finished alone = workshop.train(1, "--plan --for cpu");
   CHECK_MESSAGE(alone.exit_code == 0, alone.output);
   CHECK(test::missing_from(alone.output, {"are free for a rank now", "of the measured peak"}) == "");
+  const size_t share = alone.output.rfind(" % of the measured peak");
+  CHECK(std::stod(alone.output.substr(alone.output.rfind(' ', share - 1))) <= 100);
   const test::Finished planned = workshop.train(2, "--plan --for cpu");
   CHECK_MESSAGE(planned.exit_code == 0, planned.output);
   const auto number_before = [&](const char* words) {

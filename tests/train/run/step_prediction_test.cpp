@@ -16,6 +16,20 @@ constexpr const char* kLong =
     "--train.steps=100000000 --optimizer.lr=1e-30 --optimizer.weight_decay=0 --train.eval_every=4 "
     "--train.stop_after_no_improvement=1 ";
 
+StepPrediction predicted(World& world, MatrixPeak& peak) {
+  Config c;
+  c.run.device = DeviceChoice::cpu;
+  c.model = {.family = "llama", .layers = 1, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 64};
+  c.data.seq_len = 16;
+  c.data.packing = Packing::wrapped;
+  c.train.steps = 1;
+  c.train.total_batch_size = 1;
+  c.optimizer.lr = 1e-3;
+  return {set_up(c, 1),
+          world,
+          {.steps = 1'000'000, .flops = {.full = 1e6, .causal = 1e6}, .peak = peak, .bandwidth = {}}};
+}
+
 }  // namespace
 
 TEST_CASE("a run ends with its predicted and its measured step time, and records both") {
@@ -49,22 +63,8 @@ TEST_CASE("a run of a few seconds is not predicted") {
 
 TEST_CASE("the first step after a start, and steps without an update, are not measured") {
   World world;
-  const Config config = [] {
-    Config c;
-    c.run.device = DeviceChoice::cpu;
-    c.model = {.family = "llama", .layers = 1, .hidden = 32, .heads = 2, .ffn = 64, .vocab = 64};
-    c.data.seq_len = 16;
-    c.data.packing = Packing::wrapped;
-    c.train.steps = 1;
-    c.train.total_batch_size = 1;
-    c.optimizer.lr = 1e-3;
-    return c;
-  }();
-  const RunSetup setup = set_up(config, 1);
-  const MatrixPeak peak{.measured = 1e9};
-  StepPrediction prediction(
-      setup, world,
-      {.steps = 1'000'000, .flops = {.full = 1e6, .causal = 1e6}, .peak = peak, .bandwidth = {}});
+  MatrixPeak peak{.measured = 1e9};
+  StepPrediction prediction = predicted(world, peak);
   REQUIRE(prediction.seconds());
   prediction.add({.step_seconds = 100});
   CHECK(prediction.line().empty());
@@ -72,4 +72,14 @@ TEST_CASE("the first step after a start, and steps without an update, are not me
   CHECK(prediction.line().empty());
   prediction.add({.step_seconds = 2});
   CHECK(prediction.line().ends_with(", measured 2.00 s a step\n"));
+}
+
+TEST_CASE(
+    "the ops that a prediction times raise a peak that was measured on a busy machine, and lower none") {
+  World world;
+  MatrixPeak busy{.measured = 1}, quiet{.measured = 5e12};
+  predicted(world, busy);
+  predicted(world, quiet);
+  CHECK(busy.measured > 1e6);  // any processor does more
+  CHECK(quiet.measured == 5e12);
 }

@@ -1,6 +1,7 @@
 #include "train/simulate/machines_of_run.h"
 
-#include "build_config.h"
+#include <algorithm>
+
 #include "tests/test.h"
 #include "train/simulate/op_times.h"
 #include "train/simulate/simulated_step.h"
@@ -42,8 +43,25 @@ TEST_CASE("a run on CPUs has machines once its ops were timed, with the measured
   CHECK(simulate_step(setup, *slower).seconds > simulate_step(setup, *machines).seconds);
 }
 
+TEST_CASE("the peak is at least the rate of every timed product, however busy the machine was before") {
+  const RunSetup setup = setup_of(1, DeviceChoice::cpu);
+  const TimedOp attention{
+      {.name = "attention_forward", .shape = {64, 2, 64, 2, 32, 1, 1}, .dtype = DType::bf16, .flops = 4096},
+      1e-6};
+  const double of_products = 1024e6, of_attention = 4096e6;
+  for (const double measured : {1e6, 1e10}) {
+    CAPTURE(measured);
+    const auto peak = [&](const std::vector<TimedOp>& ops) {
+      const auto machines = machines_of_run(setup, "", {.products = measured, .copies = 1e9, .ops = ops});
+      REQUIRE(machines);
+      return matrix_rate(*machines, setup.compute, false);
+    };
+    CHECK(peak(kOps) == doctest::Approx(std::max(measured, of_products)));
+    CHECK(peak({kOps.front(), attention}) == doctest::Approx(std::max(measured, of_attention)));
+  }
+}
+
 TEST_CASE("a run on a known GPU has the measured rates of products and, with updates on the host, of these") {
-  if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const RunSetup setup = setup_of(1, DeviceChoice::cuda);
   CHECK(!machines_of_run(setup, "an unknown GPU", {.products = 1e12}));
   const auto usual = machines_of_run(setup, "NVIDIA H100 80GB HBM3", {.products = 700e12});
