@@ -9,6 +9,7 @@
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
+#include "runtime/processor.h"
 #include "source_dir.h"
 
 namespace flatshard::bench {
@@ -25,13 +26,6 @@ std::string first_line(const fs::path& file) {
   std::string line;
   std::getline(in, line);
   return line;
-}
-
-std::string processor_name() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(std::min(line.find(": "), line.size() - 2) + 2);
-  return "unknown processor";
 }
 
 // "5a6d644" or "5a6d644-dirty"; empty without git or a repository.

@@ -50,7 +50,7 @@ class AwaitedStart {
                                   const sigset_t& signals_before) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  setenv(kStartedByUs, "1", 1);
+  setenv(kStartedByUs, launcher.c_str(), 1);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string(),

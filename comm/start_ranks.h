@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// Set in the environment of ranks that are started here.
+// Set in the environment of ranks that are started here, to the launcher.
 inline constexpr const char* kStartedByUs = "FLATSHARD_LAUNCH";
 
 // The option that names a file to such a rank: a rank removes it, to say that it has started. It is an

@@ -15,10 +15,15 @@ std::string yes_or_no(bool built) { return built ? "yes" : "no"; }
 
 }  // namespace
 
+std::string version_and_revision() {
+  const std::string revision = kRevision;
+  return kVersion + (revision.empty() ? "" : ", revision " + revision);
+}
+
 std::string version_text(const std::string& program) {
-  const std::string revision = kRevision, flags = kCompilerFlags;
+  const std::string flags = kCompilerFlags;
   std::ostringstream out;
-  out << program << " (Flatshard) " << kVersion << (revision.empty() ? "" : ", revision ") << revision << '\n'
+  out << program << " (Flatshard) " << version_and_revision() << '\n'
       << "compiler  " << kCompiler << ", " << kBuildType << (flags.empty() ? "" : ", ") << flags << '\n'
       << "CUDA      " << or_no(kCudaVersion) << '\n'
       << "cuBLASLt  " << yes_or_no(kCublasBuilt) << '\n'

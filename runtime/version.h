@@ -9,6 +9,9 @@ namespace flatshard {
 // The answer of a program to --version: "train (Flatshard) 0.1, revision 5a6d644", then one line per feature.
 std::string version_text(const std::string& program);
 
+// "0.1, revision 5a6d644"; without the revision if it is unknown.
+std::string version_and_revision();
+
 // "0.1".
 std::string version_number();
 

@@ -6,8 +6,10 @@
 #include <fstream>
 #include <set>
 
+#include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/report/start_records.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
@@ -138,7 +140,7 @@ TEST_CASE("a run leaves every documented file in its folder") {
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   for (const char* name :
        {"config.toml", "metrics.jsonl", "report.html", "trace.json", "overlap.svg", "step1.txt", "run.log",
-        "tensorboard", "model/config.json", "model/model.safetensors"}) {
+        "starts.jsonl", "tensorboard", "model/config.json", "model/model.safetensors"}) {
     CAPTURE(name);
     CHECK_FALSE(fs::is_empty(workshop.file("out/run/") + name));
   }
@@ -152,6 +154,27 @@ TEST_CASE("a run leaves every documented file in its folder") {
       "cd folder && cp out/run/config.toml again.toml && @train again.toml --run.dir=out/again "
       "--run.trace=false");
   CHECK(hash_of(again) == hash_of(run));
+}
+
+TEST_CASE("starts.jsonl records what every start of a run was") {
+  const test::Workshop workshop("starts");
+  const auto starts = [&] { return read_starts(workshop.file("runs/default/starts.jsonl")); };
+  workshop.train(1, "--checkpoint.save_every=6");
+  REQUIRE(starts().size() == 1);
+  const bool several = test::no_ranks_because().empty();
+  const test::Finished run = workshop.train(several ? 2 : 1, "--resume latest --train.steps=8");
+  REQUIRE_MESSAGE(starts().size() == 2, run.output);
+  const StartRecord first = starts()[0], second = starts()[1];
+  CHECK(first.step == 0);
+  CHECK(first.ranks == 1);
+  CHECK(first.version.starts_with("0."));
+  CHECK(first.command == "train config.toml --overwrite --checkpoint.save_every=6");
+  CHECK(first.hosts.size() == 1);
+  CHECK(second.step == 6);
+  CHECK(second.ranks == (several ? 2 : 1));
+  CHECK(second.time >= first.time);
+  CHECK(test::read_file(workshop.file("runs/default/run.log"))
+            .find("\ncommand   train config.toml --resume latest") != std::string::npos);
 }
 
 TEST_CASE("step1.txt has every rank's report of the first step, and log.step1 prints it") {

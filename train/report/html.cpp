@@ -1,5 +1,10 @@
 #include "train/report/html.h"
 
+#include <cmath>
+#include <ctime>
+
+#include "runtime/check.h"
+
 namespace flatshard {
 
 std::string escaped(std::string_view text) {
@@ -17,6 +22,16 @@ std::string escaped(std::string_view text) {
       html += c;
   }
   return html;
+}
+
+std::string utc(double seconds) {
+  if (!(std::abs(seconds) < 1e11)) return str(seconds);  // of a damaged file
+  const auto whole = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  gmtime_r(&whole, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
 }
 
 }  // namespace flatshard

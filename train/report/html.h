@@ -1,5 +1,5 @@
 #pragma once
-// Text within HTML.
+// Text and times within HTML.
 
 #include <string>
 #include <string_view>
@@ -7,5 +7,8 @@
 namespace flatshard {
 
 std::string escaped(std::string_view text);
+
+// "2026-11-23 09:41:12", of seconds since 1970.
+std::string utc(double seconds);
 
 }  // namespace flatshard

@@ -40,13 +40,12 @@ void remove_unfinished(const std::filesystem::path& page) {
 
 }  // namespace
 
-LiveReport::LiveReport(std::string path, std::string name, std::string config, int64_t total_steps,
-                       RunCurves curves, std::vector<SampleText> samples)
+LiveReport::LiveReport(std::string path, ReportedRun run, int64_t total_steps)
     : path_(std::move(path)),
       total_steps_(total_steps),
-      page_{{.name = std::move(name), .config = std::move(config), .curves = {}}},
-      curves_(std::move(curves)),
-      samples_(std::move(samples)) {
+      page_{std::move(run)},
+      curves_(page_.front().curves),
+      samples_(page_.front().samples) {
   remove_unfinished(path_);
   write(PageState::Kind::running, "", 1s);  // so that the page exists before the first step
   try {

@@ -16,9 +16,8 @@ namespace flatshard {
 
 class LiveReport {
  public:
-  // Begins with `curves` and `samples`, those of the steps before a resume.
-  LiveReport(std::string path, std::string name, std::string config, int64_t total_steps, RunCurves curves,
-             std::vector<SampleText> samples);
+  // `run` has the curves and samples of the steps before a resume.
+  LiveReport(std::string path, ReportedRun run, int64_t total_steps);
   ~LiveReport();  // leaves the page as it is if end() was not called
   LiveReport(const LiveReport&) = delete;
   LiveReport& operator=(const LiveReport&) = delete;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -39,16 +38,6 @@ std::string formatted(double value, const char* format) {
   return text;
 }
 
-// "2026-11-23 09:41:12"
-std::string utc(double seconds) {
-  const auto whole = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  gmtime_r(&whole, &parts);
-  char text[64];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-  return text;
-}
-
 struct Row {
   std::string name, value, note;
   bool is_compared = false;  // the note, where runs differ in it
@@ -78,7 +67,28 @@ Row median_mfu(const RunCurves& c) {
               c.mfu_is_bound ? "; the peak was measured on a busy machine" : "")};
 }
 
-std::vector<Row> summary(const RunCurves& c) {
+// Of the last start.
+Row ranks_row(const ReportedRun& run) {
+  if (run.starts.empty()) return {"Ranks", kNothing, "not recorded", true};
+  return {"Ranks", with_commas(run.starts.back().ranks), escaped(describe_hosts(run.starts.back().hosts)),
+          true};
+}
+
+Row version_row(const ReportedRun& run) {
+  if (run.starts.empty()) return {"Version", kNothing, "not recorded"};
+  const int64_t starts = std::ssize(run.starts);
+  return {"Version", escaped(run.starts.back().version),
+          starts > 1 ? str("of the last of ", starts, " starts") : ""};
+}
+
+Row communication_row(const RunCurves& c) {
+  const std::optional<double> share = c.median_comm_share.value();
+  return {"Communication", share ? formatted(100 * *share, "%.1f%%") : kNothing,
+          share ? "median share of a step that waits for it" : "not measured on one rank or on GPUs"};
+}
+
+std::vector<Row> summary(const ReportedRun& run) {
+  const RunCurves& c = run.curves;
   const int64_t skipped = c.last.data_step - c.last.step;
   const std::optional<double> speed = c.tokens_per_second.value();
   return {
@@ -91,18 +101,21 @@ std::vector<Row> summary(const RunCurves& c) {
       {"Median tokens/s", speed ? human_count(*speed) : kNothing, "all ranks"},
       median_step(c),
       median_mfu(c),
+      communication_row(c),
       {"Time", c.elapsed_seconds < 60 ? human_seconds(c.elapsed_seconds) : human_duration(c.elapsed_seconds),
        c.has_elapsed_times     ? "with evaluations and checkpoints"
        : c.missing_lines() > 0 ? "listed steps only"
                                : "steps only, without evaluation",
        true},
       {"Last step, UTC", c.last.time ? utc(*c.last.time) : kNothing, c.last.time ? "" : "not recorded"},
-      {"Peak memory", human_bytes(c.peak_memory), with_commas(c.peak_memory) + " bytes"}};
+      {"Peak memory", human_bytes(c.peak_memory), with_commas(c.peak_memory) + " bytes"},
+      ranks_row(run),
+      version_row(run)};
 }
 
-std::string summary_html(const RunCurves& curves) {
+std::string summary_html(const ReportedRun& run) {
   std::string html = "<table class=\"summary\"><tbody>\n";
-  for (const Row& row : summary(curves))
+  for (const Row& row : summary(run))
     html += str("<tr><th scope=\"row\">", row.name, "</th><td>", row.value, "</td><td class=\"note\">",
                 row.note, "</td></tr>\n");
   return html + "</tbody></table>\n";
@@ -119,7 +132,7 @@ std::string table_of_runs(const std::vector<ReportedRun>& runs, const char* corn
 
 std::string comparison_html(const std::vector<ReportedRun>& runs) {
   std::vector<std::vector<Row>> columns;
-  for (const ReportedRun& run : runs) columns.push_back(summary(run.curves));
+  for (const ReportedRun& run : runs) columns.push_back(summary(run));
   std::string rows;
   for (size_t row = 0; row < columns.front().size(); ++row) {
     const Row& first = columns.front()[row];
@@ -184,9 +197,14 @@ std::string timeline_html(const ReportedRun& run) {
   return str("<h2>Timeline of a step</h2>\n<div class=\"wide\">\n", run.timeline, "</div>\n");
 }
 
-std::string config_html(const ReportedRun& run, bool named) {
-  return str("<details>\n<summary>Resolved config", named ? " of " + escaped(run.name) : "",
-             "</summary>\n<pre>", escaped(run.config), "</pre>\n</details>\n");
+// What the run was started with and how: two closed sections.
+std::string origin_html(const ReportedRun& run, bool named) {
+  const std::string of_run = named ? " of " + escaped(run.name) : "";
+  const std::string starts = run.starts.empty() ? ""
+                                                : str("<details>\n<summary>Starts", of_run, "</summary>\n",
+                                                      starts_html(run.starts), "</details>\n");
+  return str(starts, "<details>\n<summary>Resolved config", of_run, "</summary>\n<pre>", escaped(run.config),
+             "</pre>\n</details>\n");
 }
 
 }  // namespace
@@ -197,22 +215,22 @@ std::string report_page(const std::vector<ReportedRun>& runs, const std::optiona
   const bool compares = runs.size() > 1;
   const bool has_steps = runs.front().curves.lines > 0 || compares;
   const std::string title = compares ? counted(std::ssize(runs), "run") : escaped(runs.front().name);
-  std::string configs;
+  std::string origins;
   std::vector<NamedCurves> curves;
   for (const ReportedRun& run : runs) {
-    configs += config_html(run, compares);
+    origins += origin_html(run, compares);
     curves.push_back({run.name, &run.curves});
   }
   return str(
       kMark, kHead, "<title>", title, "</title>\n<style>\n", kReportStyle,
       "</style>\n</head>\n<body>\n<main>\n<h1>", title, "</h1>\n", state ? state_html(*state) : "",
       compares    ? comparison_html(runs)
-      : has_steps ? summary_html(runs.front().curves)
+      : has_steps ? summary_html(runs.front())
                   : "<p>There are no steps yet.</p>\n",
       "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
       "<div id=\"switches\"></div>\n<div id=\"charts\"></div>\n",
       notes_html(runs), compares ? "" : timeline_html(runs.front()),
-      compares ? "" : samples_html(runs.front().samples), compares ? differences_html(runs) : "", configs,
+      compares ? "" : samples_html(runs.front().samples), compares ? differences_html(runs) : "", origins,
       "</main>\n<script type=\"application/json\" id=\"data\">", charts_json(curves), "</script>\n<script>\n",
       kReportScript, "</script>\n</body>\n</html>\n");
 }
@@ -238,7 +256,8 @@ ReportedRun read_reported_run(const std::string& folder) {
           .config = read_whole_file((path / "config.toml").string(), kMostConfigBytes),
           .curves = RunCurves(read_latest_metrics((path / "metrics.jsonl").string())),
           .samples = read_samples((path / "samples.jsonl").string()),
-          .timeline = read_timeline(folder)};
+          .timeline = read_timeline(folder),
+          .starts = read_starts((path / "starts.jsonl").string())};
 }
 
 void write_report(const std::string& path, const std::string& page) {

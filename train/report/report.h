@@ -10,6 +10,7 @@
 
 #include "train/report/run_curves.h"
 #include "train/report/sample_texts.h"
+#include "train/report/start_records.h"
 
 namespace flatshard {
 
@@ -19,6 +20,7 @@ struct ReportedRun {
   RunCurves curves;
   std::vector<SampleText> samples{};
   std::string timeline{};  // overlap.svg
+  std::vector<StartRecord> starts{};
 };
 
 // The state of a run, for a page that the run itself writes.
@@ -37,8 +39,8 @@ inline constexpr size_t kMostComparedRuns = 16;
 std::string report_page(const std::vector<ReportedRun>& runs,
                         const std::optional<PageState>& state = std::nullopt);
 
-// Reads metrics.jsonl, samples.jsonl, config.toml and overlap.svg of a run folder. The run may be alive, or
-// it may have crashed. An Error if the folder does not contain the files of a run.
+// Reads metrics.jsonl, samples.jsonl, starts.jsonl, config.toml and overlap.svg of a run folder. The run may
+// be alive, or it may have crashed. An Error if the folder does not contain the files of a run.
 ReportedRun read_reported_run(const std::string& folder);
 
 // overlap.svg of a run folder; "" if there is none, or if it is larger than a page should be.

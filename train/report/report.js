@@ -2,7 +2,7 @@
 const {runs, charts} = JSON.parse(document.getElementById("data").textContent);
 const margin = {left: 56, right: 16, top: 12, bottom: 26};
 // What the page shows, kept when it reloads itself.
-const shown = {axis: "steps", log: [], hidden: [], open: {}, scroll: 0, ...(history.state || {})};
+const shown = {axis: "steps", smoothing: 0, log: [], hidden: [], open: {}, scroll: 0, ...(history.state || {})};
 
 function element(parent, name, attributes, text) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
@@ -25,15 +25,20 @@ function number(v, digits) {
 
 const whole = v => Math.round(v).toLocaleString("en");
 
-// Multiples of 1, 2 or 5 times a power of ten, about `count` of them from low to high.
+// Multiples of 1, 2 or 5 times a power of ten, about `count` of them from low to high, and at least three unless
+// they would be closer than `least`.
 function linearTicks(low, high, count, least) {
   const rough = Math.max((high - low) / count, least);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find(f => f * power >= rough * 0.999);
-  const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9; ++i)
-    ticks.push(Number((i * step).toPrecision(12)));
-  return ticks;
+  const steps = [10, 5, 2, 1, 0.5, 0.2].map(f => f * power).filter(step => step >= least * 0.999);
+  const from = steps.findLastIndex(step => step >= rough * 0.999);
+  for (const step of steps.slice(Math.max(from, 0))) {
+    const ticks = [];
+    for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9; ++i)
+      ticks.push(Number((i * step).toPrecision(12)));
+    if (ticks.length > 2 || step === steps.at(-1)) return ticks;
+  }
+  return [];
 }
 
 function logTicks(low, high, count) {
@@ -53,20 +58,21 @@ function logTicks(low, high, count) {
 
 // The fewest digits that give the exact position of each tick; on a linear axis the same number of decimals.
 function labels(ticks, isLog) {
+  const largest = Math.max(...ticks.map(Math.abs));
+  if (!isLog && largest >= 1e-2 && largest < 1e4)
+    for (let decimals = 0; decimals < 6; ++decimals) {
+      const texts = ticks.map(t => t.toFixed(decimals));
+      if (texts.every((t, i) => near(t, ticks[i]))) return texts;
+    }
   for (let digits = 1; digits < 12; ++digits) {
     const texts = ticks.map(v => number(v, digits));
-    if (new Set(texts).size === ticks.length && texts.every((t, i) => near(t, ticks[i]))) return isLog ? texts : pad(texts);
+    if (new Set(texts).size === ticks.length && texts.every((t, i) => near(t, ticks[i]))) return texts;
   }
   return ticks.map(String);
 }
 function near(text, value) {
   const power = {k: 1e3, M: 1e6, G: 1e9, T: 1e12}[text.slice(-1)] || 1;
   return Math.abs(parseFloat(text) * power - value) <= 1e-9 * Math.abs(value);
-}
-function pad(texts) {
-  if (texts.some(t => /[a-zA-Z]/.test(t))) return texts;
-  const decimals = Math.max(...texts.map(t => (t.split(".")[1] || "").length));
-  return texts.map(t => Number(t).toFixed(decimals));
 }
 
 // The point of a series whose x is nearest.
@@ -107,6 +113,29 @@ function interpolated(table, step) {
   return b[0] > a[0] && step < b[0] ? a[1] + (b[1] - a[1]) * (step - a[0]) / (b[0] - a[0]) : b[1];
 }
 
+// The range of smoothing, in steps to both sides: up to a tenth of the longest curve; 0: none.
+const mostSmoothing = 20;
+const longest = Math.max(0, ...charts.flatMap(chart => chart.series.map(s => s.points.at(-1)[0] - s.points[0][0])));
+const reach = () => Math.ceil(longest / 10 * (shown.smoothing / mostSmoothing) ** 2);
+
+// The mean of the values that far around each point, but no farther than the first point, from which most curves
+// fall steeply; taken twice, so that the curve has no corners.
+function smoothed(points, reach) {
+  const means = values => {
+    let low = 0, high = 0;
+    return points.map(({step}) => {
+      const far = Math.min(reach, step - points[0].step);
+      while (points[low].step < step - far) ++low;
+      while (high < points.length && points[high].step <= step + far) ++high;
+      let sum = 0;
+      for (let i = low; i < high; ++i) sum += values[i];
+      return sum / (high - low);
+    });
+  };
+  const values = means(means(points.map(p => p.value)));
+  return points.map((p, i) => ({...p, value: values[i]}));
+}
+
 let axis, first, last, only;
 // Places all points on the chosen axis.
 function useAxis(name) {
@@ -122,7 +151,9 @@ function useAxis(name) {
     chart.markXs = chart.marks.filter(m => !isHidden(m[0])).map(([run, step]) => place(run, step));
     for (const s of chart.series) {
       s.hidden = isHidden(s.run);
-      s.placed = s.hidden ? [] : s.points.map(([step, value]) => ({step, value, x: place(s.run, step)}));
+      const placed = points => s.hidden ? [] : points.map(([step, value]) => ({step, value, x: place(s.run, step)}));
+      s.placed = placed(s.points);
+      s.smooth = reach() > 0 && chart.noisy && !s.dots ? smoothed(placed(s.means || s.points), reach()) : [];
     }
   }
   if (first > last) first = 0, last = 1;
@@ -131,8 +162,14 @@ function useAxis(name) {
 const isHidden = run => shown.hidden.includes(runs[run].name);
 // Series of one run have different colours, and so have different runs.
 const colour = (series, index) => `var(--series${(runs.length > 1 ? series.run : index) % 8})`;
-const isDashed = series => runs.length > 1 && series.run >= 8;
-const drawn = (chart, series) => chart.isLog ? series.placed.filter(p => p.value > 0) : series.placed;
+// Of several runs, curves of different kinds are dashed differently, or else the ninth run and later ones.
+function dash(chart, series) {
+  if (runs.length === 1 || series.dots) return "";
+  const lines = chart.kinds.filter(kind => !kind.dots);
+  const kind = lines.length > 1 ? lines.findIndex(k => k.name === series.name) : series.run >= 8 ? 1 : 0;
+  return ["", "dashed", "dotted"][kind % 3];
+}
+const drawn = (chart, points) => chart.isLog ? points.filter(p => p.value > 0) : points;
 
 // The range of the values with a margin; a single value is centered.
 function valueRange(chart, isLog) {
@@ -187,10 +224,16 @@ function drawChart(chart) {
 }
 
 function drawSeries(chart, series, stroke) {
-  const at = drawn(chart, series).map(p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)]);
-  const points = at.map(p => p.join(",")).join(" ");
-  if (!series.dots)
-    element(chart.svg, "polyline", {class: isDashed(series) ? "curve dashed" : "curve", stroke, points});
+  const places = points => drawn(chart, points).map(p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)]);
+  const curve = (points, kind) =>
+    element(chart.svg, "polyline", {class: `curve ${kind} ${dash(chart, series)}`, stroke,
+                                    points: points.map(p => p.join(",")).join(" ")});
+  const at = places(series.placed), isSmooth = series.smooth.length > 0;
+  if (!series.dots) curve(at, isSmooth ? "raw" : "");
+  if (isSmooth) {
+    curve(places(series.smooth), "");
+    return;
+  }
   const room = (at.length ? at[at.length - 1][0] - at[0][0] : 0) / at.length;
   if (series.dots || at.length === 1 || room > 14)
     for (const [x, y] of at)
@@ -207,14 +250,15 @@ function pointAt(x, pointedChart) {
     chart.tip.replaceChildren();
     let at = null;
     const rows = chart.series.map((s, i) => {
-      const points = x === null ? [] : drawn(chart, s);
+      const points = x === null ? [] : drawn(chart, s.placed);
       const p = points.length ? nearest(points, x) : null;
       chart.spots[i].setAttribute("visibility", p ? "visible" : "hidden");
       if (!p) return null;
       if (at === null) at = p;
+      const value = s.smooth.length ? interpolated(s.smooth.map(q => [q.step, q.value]), p.step) : p.value;
       chart.spots[i].setAttribute("cx", chart.x(p.x));
-      chart.spots[i].setAttribute("cy", chart.y(p.value));
-      return {s, i, p};
+      chart.spots[i].setAttribute("cy", chart.y(value));
+      return {s, i, p, value};
     }).filter(row => row);
     chart.pointer.setAttribute("visibility", at ? "visible" : "hidden");
     const tells = at && (runs.length === 1 || chart === pointedChart);
@@ -226,14 +270,15 @@ function pointAt(x, pointedChart) {
     const one = runs.length === 1, onSteps = axis === axes.steps;
     element(chart.tip, "div", {class: "at"},
             axis.value(one ? at.x : x) + (one && !onSteps ? `, step ${whole(at.step)}` : ""));
-    for (const {s, i, p} of rows) {
-      const row = element(chart.tip, "div", {class: s.dots ? "key dots" : isDashed(s) ? "key dashed" : "key"});
+    for (const {s, i, p, value} of rows) {
+      const row = element(chart.tip, "div", {class: `key ${s.dots ? "dots" : dash(chart, s)}`});
       row.style.setProperty("--color", colour(s, i));
-      element(row, "b", {}, number(p.value, 5));
+      element(row, "b", {}, number(value, 5));
       const names = [];
       if (!one) names.push(runs[s.run].name);
       if (chart.kinds.length > 1) names.push(s.name);
       if (s.dots || !one && (!onSteps || p.step !== Math.round(x))) names.push(`step ${whole(p.step)}`);
+      if (s.smooth.length) names.push(`smoothed from ${number(p.value, 5)}`);
       if (names.length) element(row, "span", {}, names.join(", "));
     }
     const box = chart.svg.parentElement.getBoundingClientRect(), plot = chart.svg.getBoundingClientRect();
@@ -252,7 +297,7 @@ function makeChart(chart, index) {
   chart.kinds = [...new Map(chart.series.map((s, i) => [s.name, {...s, color: colour(s, i)}])).values()];
   if (chart.kinds.length > 1)
     for (const kind of chart.kinds)
-      element(caption, "span", {class: kind.dots ? "key dots" : "key"}, kind.name)
+      element(caption, "span", {class: `key ${kind.dots ? "dots" : dash(chart, kind)}`}, kind.name)
         .style.setProperty("--color", runs.length > 1 ? "var(--faint)" : kind.color);
   if (chart.marks.length)
     element(caption, "span", {class: "key marks"}, "skipped or not finite")
@@ -269,8 +314,9 @@ function makeChart(chart, index) {
   }
   chart.svg = element(figure, "svg", {role: "img", "aria-label": chart.title});
   chart.tip = element(figure, "div", {class: "tip"});
-  chart.svg.addEventListener("pointermove", event =>
-    pointAt(chart.xAt(event.clientX - chart.svg.getBoundingClientRect().left), chart));
+  for (const name of ["pointerdown", "pointermove"])
+    chart.svg.addEventListener(name, event =>
+      pointAt(chart.xAt(event.clientX - chart.svg.getBoundingClientRect().left), chart));
   chart.svg.addEventListener("pointerleave", () => pointAt(null));
 }
 
@@ -287,6 +333,21 @@ function drawAll() {
   pointAt(null);
 }
 
+// A label ends with the steps that a point of a smoothed curve is the mean of.
+function makeSlider(parent) {
+  const label = element(parent, "label", {class: "slider"}, "smoothing");
+  const slider = element(label, "input", {type: "range", min: 0, max: mostSmoothing});
+  const text = element(label, "output", {});
+  const tell = () => text.textContent = reach() ? `\u00b1${whole(reach())} steps` : "off";
+  slider.value = shown.smoothing;
+  tell();
+  slider.addEventListener("input", () => {
+    shown.smoothing = Number(slider.value);
+    tell();
+    drawAll();
+  });
+}
+
 function makeSwitches() {
   const switches = document.getElementById("switches");
   const group = element(switches, "div", {role: "group", "aria-label": "horizontal axis"});
@@ -299,6 +360,7 @@ function makeSwitches() {
     });
     return button;
   });
+  if (longest > 2) makeSlider(switches);
   if (runs.length > 1)
     runs.forEach((run, i) => {
       const button = element(switches, "button", {type: "button", class: "run", "aria-pressed": !isHidden(i)});

@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 struct Chart {
   const char *title, *unit;
   bool from_zero = false, log = false, wide = false;
+  bool noisy = true;  // smoothing helps
 };
 
 struct Series {
@@ -31,10 +32,22 @@ double rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-Json points_json(const ThinnedCurve& curve, double unit = 1) {
+Json points_json(const Curve& curve, double unit = 1) {
   Json points = Json::array();
-  for (const CurvePoint& p : curve.points()) points.push_back({p.step, rounded(p.value / unit)});
+  for (const CurvePoint& p : curve) points.push_back({p.step, rounded(p.value / unit)});
   return points;
+}
+
+// Of a curve without some of its points also the means, which smoothing starts from.
+Json series_json(size_t run, const std::string& name, bool dots, const ThinnedCurve& curve, double unit = 1) {
+  Json series{{"run", run}, {"name", name}, {"dots", dots}, {"points", points_json(curve.points(), unit)}};
+  if (curve.omits_points() && !dots) series["means"] = points_json(curve.means(), unit);
+  return series;
+}
+
+Json chart_json(const Chart& c, const Json& marks, const Json& series) {
+  return {{"title", c.title}, {"unit", c.unit},   {"from_zero", c.from_zero}, {"log", c.log},
+          {"wide", c.wide},   {"noisy", c.noisy}, {"marks", marks},           {"series", series}};
 }
 
 // A series for each run that has one. Curves that no run has are left out.
@@ -44,39 +57,36 @@ Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std:
   for (size_t run = 0; run < runs.size(); ++run)
     for (const Series& s : series)
       if (const ThinnedCurve& curve = runs[run].curves->*s.curve; !curve.empty())
-        drawn.push_back(
-            {{"run", run}, {"name", s.name}, {"dots", s.dots}, {"points", points_json(curve, unit)}});
+        drawn.push_back(series_json(run, s.name, s.dots, curve, unit));
   if (c.wide)
     for (size_t run = 0; run < runs.size(); ++run)
       for (const CurvePoint& p : runs[run].curves->marks.points()) marks.push_back({run, p.step});
-  return {{"title", c.title}, {"unit", c.unit}, {"from_zero", c.from_zero}, {"log", c.log},
-          {"wide", c.wide},   {"marks", marks}, {"series", drawn}};
+  return chart_json(c, marks, drawn);
 }
 
-// Named curves, of those names or of all, if any run has them; the ones of evaluations as dots.
+// "chosen reward", of the key chosen_reward.
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+// Named curves, of those keys or of all files, if any run has them; the ones of evaluations as dots.
 void add_named(const std::vector<NamedCurves>& runs, const Chart& chart,
                std::vector<NamedValue<ThinnedCurve>> RunCurves::*curves,
                std::vector<NamedValue<ThinnedCurve>> RunCurves::*eval_curves,
-               const std::vector<std::string>& names, Json& charts) {
+               const std::vector<std::string>& keys, Json& charts) {
   Json drawn = Json::array();
   for (size_t run = 0; run < runs.size(); ++run) {
     const auto add = [&](const std::vector<NamedValue<ThinnedCurve>>& all, const char* suffix, bool dots) {
       for (const auto& [name, curve] : all)
-        if (!curve.empty() && (names.empty() || std::find(names.begin(), names.end(), name) != names.end()))
-          drawn.push_back(
-              {{"run", run}, {"name", name + suffix}, {"dots", dots}, {"points", points_json(curve)}});
+        if (!curve.empty() && (keys.empty() || std::find(keys.begin(), keys.end(), name) != keys.end()))
+          drawn.push_back(series_json(run, (keys.empty() ? name : spaced(name)) + suffix, dots, curve));
     };
     add(runs[run].curves->*curves, "", false);
     add(runs[run].curves->*eval_curves, " (eval)", true);
   }
   if (drawn.empty()) return;
-  charts.push_back({{"title", chart.title},
-                    {"unit", chart.unit},
-                    {"from_zero", chart.from_zero},
-                    {"log", chart.log},
-                    {"wide", chart.wide},
-                    {"marks", Json::array()},
-                    {"series", drawn}});
+  charts.push_back(chart_json(chart, Json::array(), drawn));
 }
 
 // In the largest unit not above the peak, so that the axis has round numbers.
@@ -87,7 +97,7 @@ Json memory_json(const std::vector<NamedCurves>& runs) {
   int unit = 0;
   double bytes = 1;
   while (static_cast<double>(peak) / bytes >= 1024 && unit < 4) bytes *= 1024, ++unit;
-  return chart_json(runs, {.title = "Memory", .unit = kUnits[unit], .from_zero = true},
+  return chart_json(runs, {.title = "Memory", .unit = kUnits[unit], .from_zero = true, .noisy = false},
                     {{"memory", &RunCurves::memory}}, bytes);
 }
 
@@ -97,8 +107,8 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   Json names = Json::array(), charts = Json::array();
   for (const NamedCurves& run : runs)
     names.push_back({{"name", run.name},
-                     {"tokens", points_json(run.curves->tokens)},
-                     {"seconds", points_json(run.curves->seconds)}});
+                     {"tokens", points_json(run.curves->tokens.points())},
+                     {"seconds", points_json(run.curves->seconds.points())}});
   const auto add = [&](const Chart& chart, const std::vector<Series>& series) {
     charts.push_back(chart_json(runs, chart, series));
   };
@@ -117,13 +127,16 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
               {"chosen_logprob", "rejected_logprob"});
   add_answers({.title = "Divergence from the reference", .unit = "nats/token", .from_zero = true}, {"kl"});
   add_answers({.title = "Clipped ratios", .unit = "share of tokens", .from_zero = true}, {"clip_share"});
-  add({.title = "Learning rate", .unit = "", .from_zero = true}, {{"lr", &RunCurves::lr}});
+  add({.title = "Learning rate", .unit = "", .from_zero = true, .noisy = false}, {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .unit = "", .from_zero = true, .log = true},
       {{"norm", &RunCurves::grad_norm}});
   add({.title = "Throughput", .unit = "tokens/s", .from_zero = true}, {{"tokens/s", &RunCurves::throughput}});
+  if (std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->comm_share.empty(); }))
+    add({.title = "Communication", .unit = "% of a step that waits for it", .from_zero = true},
+        {{"communication", &RunCurves::comm_share}});
   charts.push_back(memory_json(runs));
   if (std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->loss_scale.empty(); }))
-    add({.title = "Loss scale", .unit = "", .from_zero = true, .log = true},
+    add({.title = "Loss scale", .unit = "", .from_zero = true, .log = true, .noisy = false},
         {{"scale", &RunCurves::loss_scale}});
   const std::string text = json_text(Json{{"runs", names}, {"charts", charts}}, kOneLine,
                                      InvalidUtf8::replaced);  // names of folders may be invalid UTF-8

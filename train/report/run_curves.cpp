@@ -73,6 +73,11 @@ void RunCurves::add(const StepMetrics& m) {
   add_finite(grad_norm, m.step, m.grad_norm);
   add_finite(throughput, m.step, m.tokens_per_second);
   memory.add(m.step, static_cast<double>(m.memory_bytes));
+  if (m.exposed_comm_seconds && m.step_seconds > 0) {
+    const double share = *m.exposed_comm_seconds / m.step_seconds;
+    add_finite(comm_share, m.step, 100 * share);
+    median_comm_share.add(share);
+  }
   tokens_per_second.add(m.tokens_per_second);
   step_seconds.add(m.step_seconds);
   mfu_is_bound = mfu_is_bound || m.mfu_is_bound;

@@ -36,12 +36,12 @@ struct RunCurves {
   std::optional<StepMetrics> best_eval{};
   double elapsed_seconds = 0;  // of lines without the time: their steps only
   bool has_elapsed_times = true;
-  SampledMedian tokens_per_second, step_seconds, mfu, mfu_causal;
+  SampledMedian tokens_per_second, step_seconds, mfu, mfu_causal, median_comm_share;
   std::optional<double> predicted_seconds{};  // of a step, since the last start
   bool mfu_is_bound = false;                  // of at least one step
 
   // Skipped steps are only in `marks`, `loss_scale` and the last two.
-  ThinnedCurve loss, eval_loss, lr, grad_norm, throughput, memory, loss_scale;
+  ThinnedCurve loss, eval_loss, lr, grad_norm, throughput, comm_share, memory, loss_scale;
   ThinnedCurve marks;                                      // steps that were skipped or have no finite loss
   ThinnedCurve tokens{kAxisPoints}, seconds{kAxisPoints};  // the other two axes
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/log.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -18,8 +19,14 @@ RunLog::RunLog(const std::string& folder, const std::string& config, int64_t tot
       metrics_(folder + "/metrics.jsonl", past.lines),
       elapsed_before_(RunCurves(past.lines).elapsed_seconds),
       begin_(Clock::now()),
-      report_(report_path_, name_of_folder(folder), config, total_steps, RunCurves(past.lines),
-              past.samples) {
+      report_(report_path_,
+              {.name = name_of_folder(folder),
+               .config = config,
+               .curves = RunCurves(past.lines),
+               .samples = past.samples,
+               .starts = past.starts},
+              total_steps) {
+  warn_on_error([&] { write_whole_file(folder + "/starts.jsonl", lines_of(past.starts)); });
   if (log.tensorboard) warn_on_error([&] { events_.emplace(folder + "/tensorboard", past.lines); });
   const std::string samples = folder + "/samples.jsonl";
   if (!log.samples.empty() || !past.samples.empty())

@@ -1,6 +1,6 @@
 #pragma once
-// What rank 0 records: metrics.jsonl, the report page, with log.tensorboard an event file, and with
-// log.samples samples.jsonl. Losing any of them costs a warning.
+// What rank 0 records: metrics.jsonl, starts.jsonl, the report page, with log.tensorboard an event file, and
+// with log.samples samples.jsonl. Losing any of them costs a warning.
 
 #include <chrono>
 #include <optional>
@@ -16,10 +16,11 @@ namespace flatshard {
 
 class RunLog {
  public:
-  // The metrics and samples of the steps before a resume.
+  // The metrics and samples of the steps before a resume, and the starts of the run, with this one.
   struct Past {
     std::vector<StepMetrics> lines{};
     std::vector<SampleText> samples{};
+    std::vector<StartRecord> starts{};
   };
   // `config` is TOML. An Error if metrics.jsonl or samples.jsonl cannot be created.
   RunLog(const std::string& folder, const std::string& config, int64_t total_steps, const Past& past,

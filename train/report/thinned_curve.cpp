@@ -14,6 +14,8 @@ void ThinnedCurve::absorb(Group& group, const Group& next) {
   if (higher) group.high = next.high;
   if (lower || higher) group.low_is_first = lower && higher ? next.low_is_first : higher;
   group.count += next.count;
+  group.sum += next.sum;
+  group.steps += next.steps;
 }
 
 // Makes groups of one point four times as long, and other groups twice as long; this halves the points.
@@ -33,7 +35,7 @@ void ThinnedCurve::add(int64_t step, double value) {
   const CurvePoint point{step, value};
   if (groups_.empty()) first_ = point;
   last_ = point;
-  const Group one{.low = point, .high = point, .low_is_first = true, .count = 1};
+  const Group one{.low = point, .high = point, .low_is_first = true, .count = 1, .sum = value, .steps = step};
   const auto last_is_full = [&] { return groups_.empty() || groups_.back().count == length_; };
   const size_t most_groups = length_ == 1 ? most_ : most_ / 2 - 1;
   if (last_is_full() && groups_.size() == most_groups) merge_groups();
@@ -41,6 +43,13 @@ void ThinnedCurve::add(int64_t step, double value) {
     groups_.push_back(one);
   else
     absorb(groups_.back(), one);
+}
+
+Curve ThinnedCurve::means() const {
+  Curve means;
+  for (const Group& g : groups_)
+    means.push_back({g.steps / static_cast<int64_t>(g.count), g.sum / static_cast<double>(g.count)});
+  return means;
 }
 
 Curve ThinnedCurve::points() const {

@@ -28,12 +28,16 @@ class ThinnedCurve {
   // and highest of each of equally large groups in between, in order.
   Curve points() const;
   bool omits_points() const { return length_ > 1; }
+  // Of each group the mean of its steps, rounded, and of its values; all points if none are omitted.
+  Curve means() const;
 
  private:
   struct Group {
     CurvePoint low, high;
     bool low_is_first;
     size_t count;
+    double sum;     // of the values
+    int64_t steps;  // their sum
   };
   static void absorb(Group& group, const Group& next);
   void merge_groups();

@@ -13,6 +13,7 @@ std::string describe_run(const RunHeader& run, bool details) {
   const RunPlan& plan = run.plan;
   const std::string device = device_note(setup);
   std::string text = str(
+      details ? str("command   ", printable(run.start.command), "\nversion   ", run.start.version, '\n') : "",
       "device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
       counted(thread_count(), "thread"), ", ", describe(run.peak), '\n',
       device.empty() ? "" : str("          ", device, '\n'), run.hosts, describe_setup(setup, plan),

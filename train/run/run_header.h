@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/measure/bandwidth.h"
+#include "train/report/start_records.h"
 #include "train/run/matrix_peak.h"
 #include "train/step/training_runtime.h"
 
@@ -16,7 +17,8 @@ struct RunHeader {
   const MatrixPeak& peak;
   Bandwidth bandwidth;
   int64_t steps;
-  const std::vector<std::string>& replaced;   // of the config (LoadedConfig)
+  const std::vector<std::string>& replaced;  // of the config (LoadedConfig)
+  const StartRecord& start;
   std::string hosts, weights, data, resumed;  // lines, lines, a description, lines
 };
 

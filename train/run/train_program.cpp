@@ -1,6 +1,7 @@
 #include "train/run/train_program.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <sysexits.h>
 #include <unistd.h>
@@ -137,6 +138,23 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
         "of the model or model.init_from");
 }
 
+std::string quoted_for_shell(const std::string& argument) {
+  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%";
+  if (!argument.empty() && argument.find_first_not_of(kPlain) == argument.npos) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + '\'';
+}
+
+// The command line that the user typed, also where --launch has started the ranks.
+std::string typed_command(const Arguments& arguments) {
+  std::string command = "train";
+  for (const std::string& argument : arguments)
+    if (!argument.starts_with(kStartsOption)) command += ' ' + quoted_for_shell(argument);
+  const char* const launcher = std::getenv(kStartedByUs);
+  return launcher ? str(command, " --launch ", quoted_for_shell(launcher)) : command;
+}
+
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
 // pseudo-terminal, so the launcher's own standard output decides.
 bool on_terminal(const Streams& streams) {
@@ -150,7 +168,8 @@ bool on_terminal(const Streams& streams) {
 // With --resume auto, when a signal stopped the run: the same command resumes it.
 constexpr int kStopped = EX_TEMPFAIL;
 
-RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world, const Streams& streams) {
+RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadConfig config, World& world,
+                        const Streams& streams) {
   configure_log(LogLevel::info, world.rank(), world.size());
   // A file of accelerate says for how many ranks it is.
   if (line.plans() && line.ranks == 0 && world.size() == 1)
@@ -173,8 +192,11 @@ RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world
   }
   const bool starts_again =
       std::exchange(loaded.config.run.resume, resolved_resume(loaded.config.run, world)) == kResumeAuto;
-  const bool finished = run_training(
-      loaded, world, {.out = streams.out, .terminal = on_terminal(streams), .verbose = line.verbose});
+  const bool finished = run_training(loaded, world,
+                                     {.out = streams.out,
+                                      .terminal = on_terminal(streams),
+                                      .verbose = line.verbose,
+                                      .command = typed_command(given)});
   return {starts_again && !finished ? kStopped : 0, false};  // losing a line of progress is not a failure
 }
 
@@ -313,7 +335,7 @@ int run_train(const Arguments& arguments, const Streams& streams) {
       return 0;
     }
     if (!line.launch.empty()) return {launch(line.launch, arguments), false};
-    return run(line, std::move(config), world, streams);
+    return run(line, arguments, std::move(config), world, streams);
   };
   return run_on_ranks({.name = program.name, .read = read, .run = run_or_launch}, streams);
 }

@@ -32,6 +32,7 @@
 #include "train/run/run_samples.h"
 #include "train/run/step_prediction.h"
 #include "train/run/stop_request.h"
+#include "train/run/this_start.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
 #include "train/save/early_stop.h"
@@ -447,13 +448,15 @@ void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights in
 
 // Takes possession of the folder by writing the resolved config; then the logs of rank 0 begin.
 void begin_folder(RunFolder& folder, const Checkpoints& checkpoints, const RunStart& start, Config config,
-                  std::optional<RunLog>& log) {
+                  const StartRecord& now, std::optional<RunLog>& log) {
   RunLog::Past past;
   if (start.resumed) {
     const fs::path from = checkpoints.source().parent_path();
     past.lines = lines_before(start.resumed->log_history, start.resumed->data_step, from / "metrics.jsonl");
     past.samples = samples_before(start.resumed->step, from / "samples.jsonl");
+    past.starts = starts_before(start.resumed->step, from / "starts.jsonl");
   }
+  past.starts.push_back(now);
   const std::string text = history_comment(start.history) + to_toml(config);
   checkpoints.remove_overwritten();
   folder.begin(text);
@@ -507,13 +510,22 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
                                .bandwidth = bandwidth});
     if (setup.trace) warn_on_error([&] { trace.compare_with(prediction.timeline(setup)); });
     const std::string hosts = preflight(setup, world, output.verbose);
+    const StartRecord now = this_start(setup, world, status.completed, output.command);
     const std::string resumed =
         start.resumed ? describe_resumed(checkpoints.source().string(), *start.resumed, start.changes,
                                          next_rate(setup, start, status.completed))
                       : "";
-    const RunHeader header{
-        setup,         runtime.plan(),          peak,   bandwidth, start.total_steps, loaded.replaced, hosts,
-        initial.lines, inputs.train.describe(), resumed};
+    const RunHeader header{setup,
+                           runtime.plan(),
+                           peak,
+                           bandwidth,
+                           start.total_steps,
+                           loaded.replaced,
+                           now,
+                           hosts,
+                           initial.lines,
+                           inputs.train.describe(),
+                           resumed};
     const std::string details = is_leader ? describe_run(header, true) : "";
     if (is_leader) output.out << (output.verbose ? details : describe_run(header, false)) << std::flush;
 
@@ -524,7 +536,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     set_weights(setup, start, std::move(initial), reference, checkpoints, runtime.engine());
     open_columns(setup.config.loss, reference, inputs);
     if (is_leader) {
-      begin_folder(folder, checkpoints, start, loaded.config, log);
+      begin_folder(folder, checkpoints, start, loaded.config, now, log);
       progress.open_log(folder.file("run.log"), details, start.resumed.has_value());
     }
     has_begun = true;

@@ -2,6 +2,7 @@
 // A complete training run: setup, memory planning, steps, evaluations, checkpoints, and the run folder:
 //   config.toml     the resolved config            metrics.jsonl   one object for each step
 //   report.html     curves, for a browser          trace.json      with run.trace: what ran when
+//   starts.jsonl    version, command and hosts of each start
 //   tensorboard/    with log.tensorboard: event files
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
@@ -12,6 +13,7 @@
 // (hub/last_run.h).
 
 #include <iosfwd>
+#include <string>
 
 #include "comm/world.h"
 #include "train/config/config.h"
@@ -22,6 +24,7 @@ struct RunOutput {
   std::ostream& out;
   bool terminal = false;  // rewrite progress lines in place
   bool verbose = false;   // print what is otherwise only in run.log
+  std::string command{};  // that started the run
 };
 
 // Runs `train CONFIG`; all ranks call it. Rank 0 writes the output. Returns false if a signal stopped the run

@@ -21,9 +21,9 @@ namespace {
 constexpr const char* kConfig = "config.toml";
 constexpr std::string_view kMark = "# The config of the run in this folder, as train resolved it.";
 // The names that a run writes in its folder, besides checkpoints.
-constexpr const char* kWritten[] = {kConfig,       "run.log",     "metrics.jsonl", "step1.txt",
-                                    "trace.json",  "overlap.svg", "report.html",   "samples.jsonl",
-                                    "tensorboard", kLatestName,   "model",         "adapter"};
+constexpr const char* kWritten[] = {
+    kConfig,         "run.log",      "metrics.jsonl", "step1.txt", "trace.json", "overlap.svg", "report.html",
+    "samples.jsonl", "starts.jsonl", "tensorboard",   kLatestName, "model",      "adapter"};
 
 // Creates the folder and its missing parents. Adds those it created to `made`, innermost first.
 void make_folders(const fs::path& path, std::vector<fs::path>& made) {

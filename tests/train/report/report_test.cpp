@@ -103,6 +103,7 @@ TEST_CASE("the page summarizes the run") {
   CHECK(row(page, "Median tokens/s") == "4.00k; all ranks");
   CHECK(row(page, "Median MFU") == "50.0%; 25.0% with causal attention");
   CHECK(row(page, "Median step") == "250 ms; no prediction");
+  CHECK(row(page, "Communication") == "\u2013; not measured on one rank or on GPUs");
   CHECK(row(page, "Time") == "5:50; steps only, without evaluation");
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
@@ -130,6 +131,24 @@ TEST_CASE("the page has every curve") {
   CHECK(chart(page, "Memory")["unit"] == "MiB");
   CHECK(chart(page, "Memory")["series"][0]["points"][0] == json{1, 3.0});
   CHECK(chart(page, "Loss scale").is_null());
+}
+
+TEST_CASE("the share of a step that waits for communication is a curve, with its median") {
+  std::vector<StepMetrics> steps = some_steps(9);
+  for (StepMetrics& m : steps) m.exposed_comm_seconds = 0.05;
+  steps[2].exposed_comm_seconds = 0.125;
+  const std::string page = page_of(steps);
+  CHECK(row(page, "Communication") == "20.0%; median share of a step that waits for it");
+  CHECK(chart(page, "Communication")["series"][0]["points"][2] == json{3, 50.0});
+  CHECK(chart(page_of(some_steps(2)), "Communication").is_null());
+}
+
+TEST_CASE("rewards have names for people, and files keep theirs") {
+  std::vector<StepMetrics> steps = some_steps(2);
+  for (StepMetrics& m : steps) m.answers = {{"chosen_reward", 1}}, m.file_losses = {{"a_b", 1}};
+  const std::string page = page_of(steps);
+  CHECK(chart(page, "Rewards")["series"][0]["name"] == "chosen reward");
+  CHECK(chart(page, "Loss by file")["series"][0]["name"] == "a_b");
 }
 
 TEST_CASE("one step without an evaluation makes a page") {
@@ -189,6 +208,8 @@ TEST_CASE("the page of 100,000 steps is below 2 MB and states that its curves ar
   CHECK(page_of(some_steps(2000)).find("every stretch") == page.npos);
   const json loss = chart(page, "Loss");
   const json& points = loss["series"][0]["points"];
+  CHECK(chart(page_of(some_steps(2000)), "Loss")["series"][0].count("means") == 0);
+  CHECK(loss["series"][0]["means"].size() > 400);
   CHECK(points.front()[0] == 1);
   CHECK(points.back()[0] == 100'000);
   CHECK(std::find(points.begin(), points.end(), json{70'001, 500.0}) != points.end());
@@ -279,6 +300,33 @@ TEST_CASE("a page of several runs lists the config keys that differ, and no othe
   CHECK(found.find("betas") == found.npos);
   CHECK(found.find("run.dir") == found.npos);
   CHECK(differences(a).find("The configs differ in run.dir only.") != std::string::npos);
+}
+
+TEST_CASE("the page says where and with what each start ran, and compared runs show their ranks") {
+  const StartRecord first{.step = 0,
+                          .time = 1.7e9,
+                          .version = "0.1, revision 5a6d644",
+                          .command = "train a.toml --launch 'mpirun -np 2'",
+                          .ranks = 2,
+                          .hosts = {{"node1", 2, "<b>, 2 x 4 threads"}}};
+  StartRecord second = first;
+  second.step = 50, second.ranks = 4, second.hosts.push_back({"node2", 2, "cpu, 4 threads"});
+  ReportedRun run = run_of("a", some_steps(8)), other = run_of("b", some_steps(8)), old = other;
+  run.starts = {first, second}, other.starts = {first};
+  const std::string page = report_page({run});
+  CHECK(row(page, "Ranks") == "4; node1: &lt;b&gt;, 2 x 4 threads; node2: cpu, 4 threads");
+  CHECK(row(page, "Version") == "0.1, revision 5a6d644; of the last of 2 starts");
+  CHECK(
+      test::missing_from(between(page, "<summary>Starts</summary>", "</details>"),
+                         {"after step 0", "2023-11-14 22:13:20 UTC", "<code>train a.toml", "mpirun -np 2",
+                          "node1: 2 ranks on &lt;b&gt;", "version 0.1", "after step 50", "node2: 2 ranks on"})
+          .empty());
+  CHECK(test::missing_from(report_page({run, other, old}),
+                           {"Ranks</th><td>4<span class=\"note\">node1: ", "</td><td>2<span",
+                            "</td><td>\u2013<", "Starts of a<", "Starts of b<"})
+            .empty());
+  CHECK(row(report_page({old}), "Ranks") == "\u2013; not recorded");
+  CHECK(report_page({old}).find("Starts") == std::string::npos);
 }
 
 TEST_CASE("a running page reloads itself, an ended one does not") {

@@ -54,6 +54,21 @@ TEST_CASE("the points of a thinned curve are points of the curve, in order") {
   }
 }
 
+TEST_CASE("the means of a thinned curve have the mean of all its points, and no spike decides one") {
+  Curve curve = some_curve(4096);
+  curve[1000].value = 1e6;
+  ThinnedCurve thin(64);
+  double sum = 0, of_means = 0;
+  for (const CurvePoint& p : curve) thin.add(p.step, p.value), sum += p.value;
+  const Curve means = thin.means();
+  for (const CurvePoint& p : means) of_means += p.value;
+  REQUIRE(4096 % means.size() == 0);  // all groups are full
+  CHECK(of_means / static_cast<double>(means.size()) == doctest::Approx(sum / 4096));
+  const double group = 4096 / static_cast<double>(means.size());
+  for (const CurvePoint& p : means) CHECK(p.value < 2e6 / group);
+  CHECK(means.front().step == (curve.front().step + curve[static_cast<size_t>(group) - 1].step) / 2);
+}
+
 TEST_CASE("a curve within its bound is unchanged, and a constant one needs few points") {
   const Curve curve = some_curve(50);
   const Curve thin = thinned(curve, 50);
