@@ -40,6 +40,7 @@ class CutProduct {
       const int64_t row = task / (end - begin), column = begin + task % (end - begin);
       run_tile(row, column, panel(column), scratch.as<uint8_t>() + worker * scratch_bytes());
     });
+    check_tiles();
   }
   // Computes c from b in memory. `scratch` has scratch_bytes() per thread.
   void run(const Tensor& scratch) const;

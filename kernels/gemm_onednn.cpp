@@ -1,8 +1,11 @@
 // Tiles of a matrix product with oneDNN, which selects kernels for the processor. oneDNN runs on one thread,
 // because its own partition of the work, and with it the order of sums, depends on the number of threads.
 
+#include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +14,8 @@
 
 #include "kernels/gemm_tile.h"
 #include "runtime/check.h"
+#include "runtime/host_memory.h"
+#include "runtime/memory.h"
 #include "runtime/signals.h"
 
 namespace flatshard {
@@ -192,8 +197,48 @@ bool has_fast_bf16_tiles() {
   return isa == 0 || (isa & bf16) == bf16;
 }
 
+namespace {
+
+std::atomic<bool> tile_failed{false};
+
+// In the first execution of a product from a dtype to another, oneDNN generates code for all of them, and
+// crashes where it is refused memory for it. So a small product is executed here, once there is enough.
+void generate_code(DType in, DType out) {
+  static std::mutex mutex;
+  static std::map<std::pair<DType, DType>, std::unique_ptr<TileProduct>> small;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<TileProduct>& product = small[{in, out}];
+  if (product) return;
+  constexpr int64_t kSide = 64;
+  product = std::make_unique<TileProduct>(GemmTile{.M = kSide,
+                                                   .N = kSide,
+                                                   .K = kSide,
+                                                   .lda = kSide,
+                                                   .ldb = kSide,
+                                                   .ldc = kSide,
+                                                   .in = in,
+                                                   .out = out,
+                                                   .transpose_a = false,
+                                                   .transpose_b = false,
+                                                   .bias = false,
+                                                   .accumulate = false});
+  const Memory matrices(Device::cpu(), 3 * kSide * kSide * size_of(DType::f32)),
+      scratch(Device::cpu(), product->scratch_bytes());
+  std::memset(matrices.data(), 0, static_cast<size_t>(matrices.bytes()));
+  product->run({.c = matrices.data(),
+                .a = static_cast<float*>(matrices.data()) + kSide * kSide,
+                .b = static_cast<float*>(matrices.data()) + 2 * kSide * kSide,
+                .bias = nullptr,
+                .scratch = scratch.data()});
+}
+
+}  // namespace
+
 std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
+  constexpr int64_t kCode = int64_t{32} << 20;
+  require_address_space(kCode, "the kernels of matrix products");
   try {
+    generate_code(t.in, t.out);
     return std::make_shared<TileProduct>(t);
   } catch (const dnnl::error& error) {
     fail(str("oneDNN has no kernel for a product of ", t.M, " x ", t.N, " x ", t.K, " from ", t.in, " to ",
@@ -203,6 +248,19 @@ std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
 
 int64_t tile_scratch_bytes(const TileProduct& product) { return product.scratch_bytes(); }
 
-void run_tile(const TileProduct& product, const TileData& data) { product.run(data); }
+void run_tile(const TileProduct& product, const TileData& data) noexcept {
+  try {
+    product.run(data);
+  } catch (const std::exception&) {
+    tile_failed = true;
+  }
+}
+
+void check_tiles() {
+  if (tile_failed.load(std::memory_order_relaxed) && tile_failed.exchange(false))
+    fail(
+        "out of host memory: oneDNN could not allocate the workspace of a matrix product; raise the limit on "
+        "the address space (ulimit -v), or use less memory");
+}
 
 }  // namespace flatshard

@@ -42,6 +42,8 @@ struct TileData {
 };
 
 // Several threads may run the same product at a time on different data.
-void run_tile(const TileProduct& product, const TileData& data);
+void run_tile(const TileProduct& product, const TileData& data) noexcept;
+// Throws Error if a tile has failed since the last call: a library was refused memory.
+void check_tiles();
 
 }  // namespace flatshard

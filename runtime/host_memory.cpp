@@ -6,6 +6,11 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "runtime/check.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -80,6 +85,17 @@ int64_t available_host_bytes() {
   const int64_t swap = number_of("SwapFree:", "/proc/meminfo").value_or(0);
   const int64_t on_machine = kib ? 1024 * (*kib + swap) : INT64_MAX;
   return std::min({test_limit, on_machine, left_by_cgroups()});
+}
+
+void require_address_space(int64_t bytes, const char* what) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur > INT64_MAX) return;
+  const auto pages = number_in("/proc/self/statm");  // the first number of several
+  const auto most = static_cast<int64_t>(limit.rlim_cur);
+  const int64_t left = pages ? std::max<int64_t>(0, most - *pages * sysconf(_SC_PAGESIZE)) : most;
+  check(bytes <= left, "out of host memory: ", what, " need ", human_bytes(bytes),
+        " of address space, but the limit of ", human_bytes(most), " for this process leaves ",
+        human_bytes(left), ": raise it (ulimit -v)");
 }
 
 ProcessMemory process_memory() {

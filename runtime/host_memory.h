@@ -11,6 +11,10 @@ namespace flatshard {
 // cgroups of the process leave. INT64_MAX if the system does not report it.
 int64_t available_host_bytes();
 
+// Throws Error if the limit on this process's address space (ulimit -v) leaves less than `bytes`, which
+// `what` needs. For what calls libraries that crash where they are refused memory.
+void require_address_space(int64_t bytes, const char* what);
+
 // The resident and the peak resident memory of this process, and the machine's total memory; 0 if the system
 // does not report them.
 struct ProcessMemory {

@@ -1,7 +1,10 @@
 #include "runtime/host_memory.h"
 
+#include <sys/resource.h>
 #include <vector>
 
+#include "build_config.h"
+#include "runtime/check.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -21,6 +24,25 @@ TEST_CASE("a test can limit the available memory temporarily") {
     CHECK(available_host_bytes() == 10);
   }
   CHECK(available_host_bytes() > before / 2);
+}
+
+TEST_CASE("a limit on the address space is compared with what the process has left of it") {
+  if (*kSanitizer != '\0') return test::skip("sanitizers reserve terabytes of address space");
+  constexpr int64_t kMiB = 1 << 20, kMany = int64_t{1} << 46;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  if (before.rlim_cur == RLIM_INFINITY) CHECK_NOTHROW(require_address_space(kMany, "tests"));
+  const auto set = [&](rlim_t bytes) {
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  };
+  constexpr rlim_t kMost = rlim_t{1} << 45;  // more than the process has
+  set(kMost);
+  CHECK_NOTHROW(require_address_space(kMiB, "tests"));
+  const std::string refused = test::error_of([&] { require_address_space(kMany, "tests"); });
+  set(before.rlim_cur);
+  CHECK(test::missing_from(refused, {"out of host memory", "tests need 64.0 TiB", "32.0 TiB", "ulimit -v"}) ==
+        "");
 }
 
 TEST_CASE("a process sees its own memory grow, within the machine's memory") {

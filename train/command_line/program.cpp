@@ -1,8 +1,11 @@
 #include "train/command_line/program.h"
 
+#include <cstdlib>
 #include <memory>
 #include <ostream>
 
+#include "runtime/check.h"
+#include "runtime/host_memory.h"
 #include "runtime/program_end.h"
 #include "runtime/reason.h"
 #include "runtime/standard_streams.h"
@@ -11,20 +14,28 @@
 namespace flatshard {
 namespace {
 
-void prepare_process() {
-  reserve_standard_streams();
-  survive_file_limits();
-}
-
 void report(const std::string& name, const std::string& text, const Streams& streams) {
   streams.out << std::flush;
   streams.err << name << ": " << text << std::endl;
 }
 
+// Where libraries can allocate nearly nothing, they crash, also in what they run at the end of a process.
+void prepare_process(const std::string& name, const Streams& streams, int failure) {
+  constexpr int64_t kLeast = int64_t{64} << 20;
+  reserve_standard_streams();
+  survive_file_limits();
+  try {
+    require_address_space(kLeast, "the libraries of this program");
+  } catch (const Error& error) {
+    report(name, error.what(), streams);
+    std::_Exit(failure);
+  }
+}
+
 }  // namespace
 
 int run_program(const Command& program, const Arguments& arguments, const Streams& streams, int failure) {
-  prepare_process();
+  prepare_process(program.name, streams, failure);
   const auto end = [&](int code) {
     return end_program(program.name, code, streams.out, streams.err, failure);
   };
@@ -40,7 +51,7 @@ int run_program(const Command& program, const Arguments& arguments, const Stream
 }
 
 int run_on_ranks(const RankProgram& program, const Streams& streams) {
-  prepare_process();
+  prepare_process(program.name, streams, 1);
   const auto end = [&](int code) { return end_program(program.name, code, streams.out, streams.err); };
   std::exception_ptr mistake;
   const auto read = [&] {

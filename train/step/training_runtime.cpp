@@ -26,6 +26,7 @@ void check_host_memory(int64_t bytes, World& world) {
   check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
         ranks > 1 ? str(" for each of the ", ranks, " ranks on this machine") : "", ", but only ",
         human_bytes(available), " are available; train --plan shows what uses it");
+  require_address_space(bytes, "the arenas of the run");
   world.barrier("the memory check");
 }
 
