@@ -73,7 +73,7 @@ std::vector<std::string> candidates(const std::string& adapter, const std::strin
 
 // Why a folder is not the recorded base; "" if it is.
 std::string difference(const AdapterBase& recorded, const std::string& base) {
-  const std::string found = weights_fingerprint(base);
+  const std::string found = fingerprint_like(recorded.weights, weights_files(base));
   return found == recorded.weights
              ? ""
              : str("its weights are ", found, ", the adapter was trained on ", recorded.weights);
@@ -117,12 +117,12 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
   return base;
 }
 
-std::string weights_fingerprint(const std::string& folder) {
-  if (is_gguf(folder)) return fingerprint({folder});
+std::vector<std::string> weights_files(const std::string& folder) {
+  if (is_gguf(folder)) return {folder};
   std::vector<std::string> paths;
   const TensorFolder tensors(folder, kWeightsStem);
   for (const auto& file : tensors.files()) paths.push_back(file->path());
-  return fingerprint(paths);
+  return paths;
 }
 
 std::string find_base(const std::string& adapter, bool other, const BaseAdvice& advice) {

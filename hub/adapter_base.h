@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/quantization.h"
 
@@ -15,7 +16,7 @@ inline constexpr const char* kAdapterBaseName = "adapter_base.json";
 
 struct AdapterBase {
   std::string folder;   // absolute
-  std::string weights;  // weights_fingerprint()
+  std::string weights;  // the fingerprint (runtime/fingerprint.h) of weights_files()
   QuantConfig quant{};  // how the run rounded the weights; base "none": not at all
 };
 
@@ -23,8 +24,8 @@ std::string adapter_base_json(const AdapterBase& base);
 // Nothing if the adapter folder has no such file. An Error names file and member.
 std::optional<AdapterBase> read_adapter_base(const std::string& adapter);
 
-// The fingerprint (runtime/fingerprint.h) of a model folder's weights.
-std::string weights_fingerprint(const std::string& folder);
+// The files with the weights of a model folder, or of a GGUF file.
+std::vector<std::string> weights_files(const std::string& folder);
 
 // What an error about a base advises: how to name the right one, and how to use another nevertheless.
 struct BaseAdvice {

@@ -12,6 +12,7 @@
 
 #include "comm/gpu_place.h"
 #include "runtime/gpu.h"
+#include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -282,6 +283,7 @@ void each_document(const Options& o, const ModelSource& source, int64_t vocab, c
   if (is_token_file(o.data)) {
     check(o.chat_template.empty(), o.data, ": has tokens already, so --chat-template changes nothing");
     const auto file = std::make_shared<const TokenFile>(o.data);
+    if (const std::string note = file->note_on_sums(); !note.empty()) log_info(note);
     check(file->vocab() <= vocab, o.data, ": has a vocabulary of ", file->vocab(), ", but the model's is ",
           vocab);
     if (file->has_images()) check_images(*file, source.folder);

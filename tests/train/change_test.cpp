@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/checksums.h"
+#include "runtime/fingerprint.h"
 #include "tests/checkpoint_content.h"
 #include "tests/job.h"
 #include "tests/test.h"
@@ -204,4 +206,35 @@ TEST_CASE("Ctrl-C stops a run that train has launched after its step, once it ha
   CHECK(run.output.find("stopping after this step", said + 1) == std::string::npos);
   CHECK(run.output.find("stopped   after step ", said) != std::string::npos);
   CHECK(fs::exists(workshop.file("runs/default/latest")));
+}
+
+TEST_CASE("a checkpoint with fingerprints of an earlier version resumes where it was") {
+  const test::Workshop workshop("change_version");
+  {
+    TokenWriter writer(workshop.file("large.tok"), test::Workshop::kVocab);  // more than was hashed whole
+    std::vector<int32_t> tokens(100000);
+    for (int document = 0; document < 25; ++document) {
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 53);
+      writer.add_document(tokens);
+    }
+    writer.finish();
+  }
+  const std::string options = "--data.train=large.tok --train.steps=4 --checkpoint.save_every=2 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=a");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const std::string now = fingerprint({workshop.file("large.tok")}),
+                    then = sampled_fingerprint({workshop.file("large.tok")}),
+                    folder = workshop.file("a/step-2");
+  CHECK(now != then);
+  std::string state = test::read_file(folder + "/train_state.json");
+  const size_t at = state.find(now);
+  REQUIRE(at != std::string::npos);
+  state.replace(at, now.size(), then);
+  std::ofstream(folder + "/train_state.json") << state;
+  Checksums sums = Checksums::read(folder);
+  sums.add("train_state.json", state);
+  std::ofstream(folder + "/checksums") << sums.text();
+  const test::Finished resumed = workshop.train(1, options + "--run.dir=b --resume a/step-2");
+  CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
+  CHECK(resumed.output.find("changed since") == std::string::npos);
 }

@@ -27,6 +27,7 @@ std::string text_of(const std::string& path) {
 
 // Overwrites the tokens from a position on with one outside the vocabulary.
 void spoil(const std::string& path, int64_t position) {
+  fs::resize_file(path, static_cast<uintmax_t>(content_bytes(InputFile(path))));  // without checksums
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   const int64_t tokens = TokenFile(path).size();
   file.seekp(48 + 2 * position);

@@ -125,7 +125,7 @@ TEST_CASE("a run resumes bit for bit, and makes a missing reference again") {
   const test::Finished resumed = lessons.train(1, options + "resumed --resume whole/step-2");
   CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
   int removed = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(lessons.file("")))
+  for (const fs::directory_entry& entry : fs::directory_iterator(lessons.file(".flatshard")))
     if (entry.path().extension() == ".reference") removed += fs::remove(entry.path());
   REQUIRE(removed == 1);
   const test::Finished without = lessons.train(1, options + "without --resume whole/step-2");

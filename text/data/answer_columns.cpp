@@ -7,6 +7,7 @@
 
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "text/data/kept_files.h"
 #include "text/data/token_file.h"
 
 namespace flatshard {
@@ -33,8 +34,8 @@ Columns columns_of(const TokenFile& file) {
 std::unique_ptr<const TokenColumn> column_of(const TokenFile& file, const std::string& path,
                                              const std::string& identity) {
   check(std::filesystem::exists(path), path, ": is missing, and holds values of ", file.path(),
-        ": copy it, too, or run prepare again");
-  return std::make_unique<const TokenColumn>(path, file.whole_size(), identity);
+        ": copy it, too, or ", remedy_of(file.path()));
+  return std::make_unique<const TokenColumn>(path, file.whole_size(), identity, remedy_of(file.path()));
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ void AnswerColumnWriter::complete() {
 }
 
 void AnswerColumnWriter::finish() {
-  for (const std::unique_ptr<NewFile>& file : files_) file->finish();
+  for (const std::unique_ptr<CheckedNewFile>& file : files_) file->finish();
 }
 
 }  // namespace flatshard

@@ -47,7 +47,7 @@ class AnswerColumnWriter {
   std::string path_;
   std::vector<float> logprobs_, advantages_;  // of all tokens so far
   Sha256 content_;                            // of tokens, masks and values
-  std::vector<std::unique_ptr<NewFile>> files_;
+  std::vector<std::unique_ptr<CheckedNewFile>> files_;
 };
 
 }  // namespace flatshard

@@ -58,6 +58,9 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
 // their tokenizer. "" if they are current; missing and unreadable inputs do not count.
 std::string why_stale(const std::string& manifest, const std::string& tokenizer);
 
+// The paths of the inputs whose content a manifest records.
+std::vector<std::string> inputs_of_manifest(const std::string& manifest);
+
 // The identity of the tokenizer that made the tokens; "" if the manifest has none.
 std::string tokenizer_of_manifest(const std::string& manifest);
 
@@ -67,9 +70,11 @@ RecordKind records_of_manifest(const std::string& manifest);
 // "2 empty, 1 without trained tokens": the records that were not written.
 std::string dropped(const DatasetCounts& counts);
 
-// The path of the token file made from a single file: beside it, with a name that depends on the manifest.
+// The path of the token file that is kept (kept_files.h) of a single file; it depends on the manifest.
 std::string token_file_of(const std::string& path, const DatasetOptions& options);
-// Writes that file.
+// Where earlier versions kept it: beside the text, by a hash that did not cover all of a large one.
+std::string earlier_token_file_of(const std::string& path, const DatasetOptions& options);
+// Writes the first.
 DatasetCounts make_token_file(const std::string& path, const DatasetOptions& options,
                               const std::string& tokens, const DatasetProgress& progress);
 

@@ -5,21 +5,23 @@
 //   16  u64      bytes of the identity
 //   24  text     the identity: of what the numbers belong to, then zero bytes up to a multiple of 8
 //   ..  values   n values of f32
+//   ..  sums     checksums of all these (checked_file.h), which earlier versions did not write
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
-#include "runtime/input_file.h"
-#include "runtime/whole_file.h"
+#include "runtime/checked_file.h"
 
 namespace flatshard {
 
 class TokenColumn {
  public:
-  // An Error unless it has so many values and was written with this identity.
-  TokenColumn(const std::string& path, int64_t tokens, const std::string& identity);
+  // An Error unless it is undamaged, has so many values and was written with this identity. `remedy` says
+  // what to do about a file that is not.
+  TokenColumn(const std::string& path, int64_t tokens, const std::string& identity,
+              const std::string& remedy = "remove it, or make it again");
 
   const std::string& path() const { return file_.path(); }
   // Reads the values of the tokens from `begin` on.
@@ -30,9 +32,12 @@ class TokenColumn {
   int64_t values_at_ = 0;
 };
 
+// The identity that a column was written with, unchecked; "" if it is none.
+std::string identity_of_column(const std::string& path);
+
 // Writes all bytes under a temporary name, until finish() of the file.
-std::unique_ptr<NewFile> complete_token_column(const std::string& path, const std::string& identity,
-                                               std::span<const float> values);
+std::unique_ptr<CheckedNewFile> complete_token_column(const std::string& path, const std::string& identity,
+                                                      std::span<const float> values);
 void write_token_column(const std::string& path, const std::string& identity, std::span<const float> values);
 
 }  // namespace flatshard

@@ -8,6 +8,7 @@
 
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "text/data/kept_files.h"
 
 namespace flatshard {
 namespace {
@@ -42,14 +43,28 @@ bool is_token_file(const std::string& path) {
   return std::memcmp(begin.data(), kMagic, kCommon) == 0;
 }
 
+std::string manifest_of(const std::string& path) {
+  const InputFile file(path);
+  std::array<std::byte, kHeaderBytes> header{};
+  file.read(0, std::min(file.size(), kHeaderBytes), header.data());
+  const uint64_t bytes = number<uint64_t>(header.data() + 40);
+  const int64_t end = content_bytes(file);
+  if (!is_token_file(path) || bytes > std::min(kMostManifestBytes, static_cast<uint64_t>(end))) return "";
+  std::string manifest(bytes, '\0');
+  file.read(end - static_cast<int64_t>(bytes), static_cast<int64_t>(bytes), manifest.data());
+  return manifest;
+}
+
 TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(path) {
   std::byte header[kHeaderBytes] = {};
-  const int64_t bytes = file_.size();
-  file_.read(0, std::min(bytes, kHeaderBytes), header);
+  file_.read(0, std::min(file_.size(), kHeaderBytes), header);
   const bool begins = std::memcmp(header, kMagic, kMagicBytes - 1) == 0,
              with_images = std::memcmp(header, kMagicOfImages, kMagicBytes) == 0,
              is_ours = with_images || std::memcmp(header, kMagic, kMagicBytes) == 0;
-  check(!begins || is_ours, path, ": is a token file of another version: make it again with prepare");
+  check(!begins || is_ours, path, ": is a token file of another version: ", remedy_of(path));
+  const CheckedContent content = check_content(file_, remedy_of(path));
+  const int64_t bytes = content.bytes;
+  has_sums_ = content.has_sums;
   check(is_ours && bytes >= kHeaderBytes, path, ": is not a token file: make one with prepare");
   width_ = number<uint32_t>(header + 8);
   vocab_ = number<uint32_t>(header + 12);
@@ -180,6 +195,34 @@ void TokenFile::each_document(const std::function<void(int64_t begin, int64_t le
     }
     return true;
   });
+}
+
+std::string TokenFile::note_on_sums() const {
+  return has_sums_
+             ? ""
+             : str(path(), ": has no checksums, since an earlier version made it, so damage goes unnoticed: ",
+                   remedy_of(path()));
+}
+
+bool have_same_documents(const TokenFile& a, const TokenFile& b) {
+  if (a.size() != b.size() || a.vocab() != b.vocab() || a.document_count() != b.document_count())
+    return false;
+  constexpr int64_t kTokens = 1 << 16;  // compared together
+  std::vector<int32_t> of_a, of_b;
+  std::vector<uint8_t> trained_in_a, trained_in_b;
+  for (int64_t begin = 0; begin < a.size(); begin += kTokens) {
+    const int64_t end = std::min(begin + kTokens, a.size());
+    for (std::vector<int32_t>* of : {&of_a, &of_b}) of->resize(static_cast<size_t>(end - begin));
+    for (std::vector<uint8_t>* of : {&trained_in_a, &trained_in_b})
+      of->resize(static_cast<size_t>(end - begin));
+    a.read(begin, of_a);
+    b.read(begin, of_b);
+    a.read_mask(begin, trained_in_a);
+    b.read_mask(begin, trained_in_b);
+    if (of_a != of_b || trained_in_a != trained_in_b || a.starts_in(begin, end) != b.starts_in(begin, end))
+      return false;
+  }
+  return true;
 }
 
 TokenWriter::TokenWriter(const std::string& path, int64_t vocab)

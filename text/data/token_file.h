@@ -12,8 +12,9 @@
 //   ..  mask     bit i % 8 of byte i / 8: whether token i is trained; without a mask all are
 //   ..  images   only if it begins with "FLATTOK3": the table of its images (token_images.h)
 //   ..  text     the manifest: the origin of the tokens (dataset.h)
-// A file of another version or length, or with invalid document starts, is refused. The manifest of a file
-// with images says in "images" how they are read (image_input.h).
+//   ..  sums     checksums of all these (checked_file.h), which earlier versions did not write
+// A file of another version or length, with damaged bytes or invalid document starts, is refused. The
+// manifest of a file with images says in "images" how they are read (image_input.h).
 
 #include <cstdint>
 #include <functional>
@@ -23,8 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/input_file.h"
-#include "runtime/whole_file.h"
+#include "runtime/checked_file.h"
 #include "text/data/answer_columns.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
@@ -33,6 +33,9 @@ namespace flatshard {
 
 // Whether the file begins like a token file of any version.
 bool is_token_file(const std::string& path);
+
+// The manifest of a token file, of which no more is read or checked; "" where there is none.
+std::string manifest_of(const std::string& path);
 
 class TokenFile {
  public:
@@ -45,6 +48,9 @@ class TokenFile {
   int64_t document_count() const { return documents_; }
   int64_t left_out() const { return left_out_; }  // documents after the first most_documents
   const std::string& path() const { return file_.path(); }
+  // What a user is to know if the bytes of the file, and of its columns, could not be checked; "" if they
+  // were.
+  std::string note_on_sums() const;
 
   // Reads tokens from position `begin`. An Error if a token is not below the vocabulary size, or if the
   // file's size has changed since it was opened.
@@ -76,11 +82,15 @@ class TokenFile {
   int64_t tokens_ = 0, whole_tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
   int64_t starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
   std::string manifest_;
+  bool has_sums_ = false;
   std::optional<ImageTable> images_;
   ImageInput image_input_;
   // The first start of every block, an index for binary search that fits into memory.
   std::vector<uint64_t> first_of_block_;
 };
+
+// Whether two files have the same documents, with the same tokens trained.
+bool have_same_documents(const TokenFile& a, const TokenFile& b);
 
 // Writes a token file document by document; finish() renames it to its final name. Without finish() no
 // file remains. To write a pair of files atomically, complete both, then finish both.
@@ -108,7 +118,7 @@ class TokenWriter {
   ImageTableWriter images_;
   AnswerColumnWriter columns_;
   std::string manifest_;
-  NewFile file_;
+  CheckedNewFile file_;
   int64_t trained_ = 0;
   bool completed_ = false;
 };

@@ -7,6 +7,7 @@
 
 #include "runtime/check.h"
 #include "runtime/sha256.h"
+#include "text/data/kept_files.h"
 
 namespace flatshard {
 namespace {
@@ -41,7 +42,8 @@ TokenImage image_of(const std::byte* record) {
                    .at = number<uint64_t>(record + 64),
                    .name_at = number<uint64_t>(record + 72),
                    .path_bytes = number<uint32_t>(record + 36),
-                   .where_bytes = number<uint32_t>(record + 40)};
+                   .where_bytes = number<uint32_t>(record + 40),
+                   .by_ends = number<uint32_t>(record + 44) == 0};
   std::memcpy(&image.facts.fingerprint, record + 56, 8);
   return image;
 }
@@ -77,11 +79,11 @@ ImageTable::ImageTable(const InputFile& file, int64_t begin, int64_t end, int64_
   names_at_ = begin + count_ * kRecordBytes;
   if (image_bytes_ > 0) {
     const std::string path = file_of_images(file.path());
-    check(fs::exists(path), path, ": is missing, and holds images of ", file.path(),
-          ": copy it, too, or run prepare again");
+    check(fs::exists(path), path, ": is missing, and holds images of ", file.path(), ": copy it, too, or ",
+          remedy_of(file.path()));
     images_.emplace(path);
     check(images_->size() == image_bytes_, path, ": has ", images_->size(), " bytes, must have ",
-          image_bytes_, " for ", file.path(), ": copy both again, or run prepare again");
+          image_bytes_, " for ", file.path(), ": copy both again, or ", remedy_of(file.path()));
   }
   check_records();
 }
@@ -176,8 +178,9 @@ std::string ImageTable::file_bytes_of(const TokenImage& image) const {
 
 std::string ImageTable::read(const TokenImage& image) const {
   std::string bytes = file_bytes_of(image);
-  if (std::ssize(bytes) != image.facts.bytes || image_fingerprint(bytes) != image.facts.fingerprint)
-    fail(str(name_of(image), ": has changed since ", file_.path(), " was made: run prepare again"));
+  const uint64_t found = image.by_ends ? image_ends_fingerprint(bytes) : image_fingerprint(bytes);
+  check(std::ssize(bytes) == image.facts.bytes && found == image.facts.fingerprint, name_of(image),
+        ": has changed since ", file_.path(), " was made: ", remedy_of(file_.path()));
   return bytes;
 }
 
@@ -194,7 +197,7 @@ void ImageTableWriter::add(int64_t document, const DocumentImage& image) {
   append<uint32_t>(records_, image.facts.size.height);
   append<uint32_t>(records_, std::ssize(path));
   append<uint32_t>(records_, std::ssize(image.where));
-  append<uint32_t>(records_, 0);
+  append<uint32_t>(records_, 1);
   append<uint64_t>(records_, image.facts.bytes);
   append<uint64_t>(records_, static_cast<int64_t>(image.facts.fingerprint));
   append<uint64_t>(records_, path.empty() ? place(image.source.bytes) : 0);

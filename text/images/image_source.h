@@ -26,13 +26,15 @@ struct ImageFacts {
   int64_t bytes = 0;         // of the file
   uint64_t fingerprint = 0;  // of image_fingerprint()
 };
-// Reads no more of a file than its headers. An Error begins with the image's name.
+// Decodes no more of a file than its headers. An Error begins with the image's name.
 ImageFacts facts_of(const ImageSource& image);
 
 // The bytes of the file. An Error begins with the image's name.
 std::string read_image(const ImageSource& image);
 
-// Tells versions of a file apart: a hash of its size, its first 4 KiB and its last 4 KiB.
+// The CRC-64 of the file.
 uint64_t image_fingerprint(std::string_view file);
+// As earlier versions recorded it: a hash of its size, its first 4 KiB and its last 4 KiB.
+uint64_t image_ends_fingerprint(std::string_view file);
 
 }  // namespace flatshard

@@ -12,11 +12,14 @@
 #include "checkpoint/json_text.h"
 #include "comm/agreement.h"
 #include "hub/adapter_base.h"
+#include "hub/adapter_config.h"
+#include "hub/adapter_folder.h"
+#include "hub/gguf/gguf_file.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
 #include "runtime/log.h"
-#include "runtime/sha256.h"
 #include "runtime/text.h"
+#include "text/data/kept_files.h"
 #include "text/data/token_column.h"
 
 namespace flatshard {
@@ -24,41 +27,54 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the weights that the run starts from are.
+// The fingerprint of the weights that the run starts from; "" if they are random.
 std::string weights_of(const Config& config, const InputPrints& prints) {
-  if (config.init_from.empty()) return str("random, of run.seed = ", config.run.seed);
-  return prints.base ? *prints.base : weights_fingerprint(config.init_from);
+  if (config.init_from.empty()) return "";
+  return prints.base ? *prints.base : fingerprint(weights_files(config.init_from));
 }
 
-// All that the log-probabilities depend on, but for the tokens.
-nlohmann::ordered_json settings_of(const RunSetup& setup, const InputPrints& prints) {
-  Config config = setup.config;
-  nlohmann::ordered_json all{{"weights", weights_of(config, prints)}};
-  if (!config.adapter.empty()) all["adapter"] = fingerprint({config.adapter + "/adapter_model.safetensors"});
+using Json = nlohmann::ordered_json;
+
+// Settings on which they depend, besides the model's. Adapters add nothing at first, so lora.rank and such
+// are none; but quant.base rounds no module of lora.save_modules, and images for which a sequence has no
+// patches left have no values.
+constexpr std::array kSettings{"quant.",         "lora.init",    "lora.save_modules", "precision.compute",
+                               "precision.tf32", "data.seq_len", "data.max_samples",  "data.max_patches"};
+// Keys of the model that say where files are, whose content counts, or what is trained.
+constexpr std::array kNotOfModel{"model.init_from", "model.adapter", "model.trainable"};
+
+bool is_setting(const std::string& key) {
+  const auto begins = [&](const char* with) { return key.starts_with(with); };
+  return std::any_of(kSettings.begin(), kSettings.end(), begins) ||
+         (key.starts_with("model.") && std::none_of(kNotOfModel.begin(), kNotOfModel.end(), begins));
+}
+
+Json settings_of(Config config, const std::string& weights) {
+  Json all{{"weights", weights.empty() ? str("random, of run.seed = ", config.run.seed) : weights}};
+  if (!config.init_from.empty() && !is_gguf(config.init_from))  // also says how 4-bit weights are rounded
+    all["model"] = fingerprint({config.init_from + "/config.json"});
+  if (!config.adapter.empty())
+    all["adapter"] = fingerprint({str(config.adapter, '/', kAdapterStem, ".safetensors"),
+                                  str(config.adapter, '/', kAdapterConfigName)});
   for (const auto& [key, value] : config_values(config))
-    if (key.starts_with("model.") || key.starts_with("quant.") || key == "lora.init" ||
-        key == "precision.compute" || key == "precision.tf32" || key == "data.seq_len" ||
-        key == "data.max_samples")
-      all[key] = value;
-  for (const char* const names_a_file : {"model.init_from", "model.adapter", "model.trainable"})
-    all.erase(names_a_file);
+    if (is_setting(key)) all[key] = value;
   return all;
 }
 
 }  // namespace
 
-std::string Reference::File::path() const {
-  Sha256 sha;
-  sha.add(identity.data(), identity.size());
-  return str(tokens, '.', sha.hex().substr(0, 16), ".reference");
+std::string reference_settings(const Config& config, const std::string& weights) {
+  return json_text(settings_of(config, weights));
 }
+
+std::string Reference::File::path() const { return kept_path(tokens, identity, ".reference"); }
 
 Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& world)
     : setup_(setup), world_(world) {
   if (!setup.config.loss.has_reference()) return;
   std::string identities;
   succeed_together(world, [&] {
-    nlohmann::ordered_json settings = settings_of(setup, inputs.prints);
+    Json settings = settings_of(setup.config, weights_of(setup.config, inputs.prints));
     const auto add = [&](const NamedFile& file, const std::string& print) {
       settings["tokens"] = print;
       files_.push_back({file.path, json_text(settings)});
@@ -69,6 +85,8 @@ Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& worl
     for (const NamedFile& file : named_files(setup.config.data.eval)) add(file, inputs.prints.eval[i++]);
     for (const File& file : files_) identities += file.identity + '\n';
   });
+  if (world.local_rank() == 0)
+    for (const File& file : files_) note_use(file.path());
   agree(world, identities, "the reference of the loss", "every rank must start from the same weights");
   const auto missing = [](const File& file) { return !fs::exists(file.path()); };
   const std::array<double, 1> mine{std::any_of(files_.begin(), files_.end(), missing) ? 1.0 : 0.0};
@@ -77,6 +95,10 @@ Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& worl
 
 void Reference::make(Engine& engine) {
   if (!is_missing_) return;
+  succeed_together(world_, [&] {
+    for (const File& file : files_)
+      make_kept_folder(file.path(), str("copy ", file.tokens, " to a folder that can be written"));
+  });
   std::set<std::string> made;  // training and evaluation may read the same file
   for (const File& file : files_)
     if (made.insert(file.path()).second) make(file, engine);
@@ -116,8 +138,17 @@ void Reference::make(const File& file, Engine& engine) {
              " under the initial weights; kept for later runs");
 }
 
-void open_columns(const AnswerLoss& loss, const Reference& reference, RunInputs& inputs) {
+void open_columns(const AnswerLoss& loss, const Reference& reference, RunInputs& inputs, SharedSums& sums) {
   if (columns_of(loss).empty()) return;
+  std::vector<std::string> paths;
+  for (const Reference::File& file : reference.files()) paths.push_back(file.path());
+  const auto add = [&](const RunData& data) {
+    for (const TokenFile& file : data.files)
+      paths.insert(paths.end(), {advantages_path(file.path()), logprobs_path(file.path())});
+  };
+  add(inputs.train);
+  for (const RunData& data : inputs.eval) add(data);
+  sums.sum(paths);
   size_t next = 0;
   const auto open = [&](RunData& data) {
     std::vector<RunData::ReferenceFile> references;

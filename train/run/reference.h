@@ -1,8 +1,8 @@
 #pragma once
 // The log-probabilities of answers under the weights that a run starts from, with which DPO, IPO and a
 // policy's divergence compare those of the model. They are computed once, before the first step, by the model
-// itself, and kept beside each token file, in FILE.HASH.reference: the hash is that of what they depend on,
-// so that values of other tokens, weights or precisions are never taken.
+// itself, and kept (text/data/kept_files.h) by a hash of reference_settings() and the tokens, so that values
+// of other tokens, weights or precisions are never taken.
 
 #include <string>
 #include <vector>
@@ -12,6 +12,10 @@
 #include "train/step/engine.h"
 
 namespace flatshard {
+
+// All that the log-probabilities depend on, but for the tokens, as a JSON object: the weights, in `weights`,
+// which is "" if they are random, files of the model and of the adapter, and settings.
+std::string reference_settings(const Config& config, const std::string& weights);
 
 class Reference {
  public:
@@ -38,7 +42,7 @@ class Reference {
   bool is_missing_ = false;
 };
 
-// Opens the columns that the loss reads, of all inputs.
-void open_columns(const AnswerLoss& loss, const Reference& reference, RunInputs& inputs);
+// Opens the columns that the loss reads, of all inputs. Collective.
+void open_columns(const AnswerLoss& loss, const Reference& reference, RunInputs& inputs, SharedSums& sums);
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
 #include "train/run/run_inputs.h"
 
 #include <filesystem>
+#include <unistd.h>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -11,6 +12,7 @@
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
+#include "text/data/kept_files.h"
 #include "text/data/records.h"
 #include "text/input/table_input.h"
 #include "text/input/text_kind.h"
@@ -31,24 +33,24 @@ EncoderOptions encoder_options(const Config& config) {
           .records = records_of(config.loss)};
 }
 
-// Other token files that runs have made of this text, with other settings or of earlier content; "" if none.
-std::string describe_others(const std::string& path, const std::string& tokens) {
-  const std::string begin = fs::path(path).filename().string() + '.';
+// How much a folder keeps beside this file; "" if nothing.
+std::string describe_others(const std::string& tokens) {
   int64_t count = 0, bytes = 0;
   std::error_code none;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(fs::path(tokens).parent_path() / ".", none)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_made =
-        name.starts_with(begin) && name.ends_with(".tok") && name.size() == begin.size() + 20;
-    if (!is_made || name == fs::path(tokens).filename().string()) continue;
+  const fs::path folder = fs::path(tokens).parent_path();
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().filename() == fs::path(tokens).filename()) continue;
     ++count;
     bytes += static_cast<int64_t>(entry.file_size(none));
   }
   if (count == 0) return "";
-  return str("; beside it ", count == 1 ? "is " : "are ", counted(count, "token file"), " of ",
-             human_bytes(bytes), " that other settings or contents left, which can be removed: ", path,
-             ".*.tok");
+  return str("; beside it ", count == 1 ? "is " : "are ", counted(count, "kept file"), " of ",
+             human_bytes(bytes), ", which can be removed: ", folder.string());
+}
+
+std::string folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
 }
 
 void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
@@ -58,14 +60,22 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
     if (!is_text_name(path)) return;
   }
   const std::string tokens = token_file_of(path, options);
+  note_use(tokens);
+  if (!fs::exists(tokens) && access(folder_of(path).c_str(), W_OK) != 0)
+    if (const std::string earlier = earlier_token_file_of(path, options); fs::exists(earlier)) {
+      if (is_leader)
+        log_info(earlier, ": is used, although an earlier version made it, because ", folder_of(path),
+                 " cannot be written");
+      path = earlier;
+      return;
+    }
   if (is_leader && !fs::exists(tokens)) {
     ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
     const DatasetCounts counts =
         make_token_file(path, options, tokens, [&](int64_t bytes) { progress.add(bytes); });
     log_info(tokens, ": made from ", path, ": ", counted(counts.samples, noun_of(options.encoder.records)),
              ", ", with_commas(counts.trained), " of ", counted(counts.tokens, "token"),
-             " are trained; dropped ", dropped(counts), "; kept for later runs",
-             describe_others(path, tokens));
+             " are trained; dropped ", dropped(counts), "; kept for later runs", describe_others(tokens));
     for (const std::string& warning : counts.warnings) log_warning(warning);
   }
   path = tokens;
@@ -79,10 +89,23 @@ void make_tokens_of(DataFiles& files, const DatasetOptions& options, bool is_lea
   files = std::move(named);
 }
 
-std::vector<std::string> prints_of(const DataFiles& files) {
-  std::vector<std::string> prints;
-  for (const NamedFile& file : named_files(files)) prints.push_back(fingerprint({file.path}));
-  return prints;
+std::vector<std::string> paths_of(const Config& config) {
+  std::vector<std::string> paths;
+  for (const DataFiles* files : {&config.data.train, &config.data.eval})
+    for (const NamedFile& file : named_files(*files)) paths.push_back(file.path);
+  return paths;
+}
+
+std::string print_of(const std::vector<std::string>& paths, InputPrints& prints) {
+  const std::string print = fingerprint(paths);
+  prints.earlier[sampled_fingerprint(paths)] = print;
+  return print;
+}
+
+std::vector<std::string> prints_of(const DataFiles& files, InputPrints& prints) {
+  std::vector<std::string> all;
+  for (const NamedFile& file : named_files(files)) all.push_back(print_of({file.path}, prints));
+  return all;
 }
 
 std::string lines_of(const char* key, const std::vector<std::string>& prints) {
@@ -91,21 +114,80 @@ std::string lines_of(const char* key, const std::vector<std::string>& prints) {
   return text;
 }
 
-InputPrints agreed_prints(const RunSetup& setup, World& world) {
+// What follows are files that this rank can find and read. Whoever needs others says what is wrong with them,
+// on all ranks together.
+std::vector<std::string> weights_of(const Config& config) {
+  try {
+    return config.init_from.empty() ? std::vector<std::string>{} : weights_files(config.init_from);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::vector<std::string> inputs_of(const std::string& tokens) {
+  try {
+    return inputs_of_manifest(manifest_of(tokens));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::vector<std::string> texts_of(const Config& config) {
+  std::vector<std::string> texts = paths_of(config);
+  std::erase_if(texts, [](const std::string& path) {
+    std::error_code none;
+    return !fs::is_regular_file(path, none) || access(path.c_str(), R_OK) != 0 || is_token_file(path);
+  });
+  return texts;
+}
+
+// Hashes what the fingerprints below need, on all ranks together. Returns whether the ranks must compare the
+// initial weights, which they all read.
+bool hash_inputs(const RunSetup& setup, SharedSums& sums) {
+  const Config& config = setup.config;
+  sums.sum(paths_of(config));
+  std::vector<std::string> paths;
+  for (const std::string& path : paths_of(config))
+    for (const std::string& input : inputs_of(path)) paths.push_back(input);
+  const std::vector<std::string> weights = weights_of(config);
+  const bool all_read = !config.init_from.empty() && (config.run.resume.empty() || setup.has_adapters()) &&
+                        !setup.units.sync_initial_values,
+             are_compared = all_read && !sums.are_same(weights);
+  if (setup.has_adapters() || config.loss.has_reference() || are_compared)
+    paths.insert(paths.end(), weights.begin(), weights.end());
+  sums.hash(paths);
+  return are_compared;
+}
+
+// A checkpoint of an earlier version has the fingerprint of the tokens that this version kept beside a text.
+void add_earlier_tokens(const DataFiles& files, const EncoderOptions& encoder, const Config& config,
+                        InputPrints& prints) {
+  for (const NamedFile& file : named_files(files)) {
+    if (!is_kept(file.path)) continue;
+    const std::string text = text_of_kept(file.path),
+                      earlier =
+                          earlier_token_file_of(text, {.encoder = encoder, .columns = config.data.columns});
+    if (fs::exists(earlier) && have_same_documents(TokenFile(earlier), TokenFile(file.path)))
+      prints.earlier[sampled_fingerprint({earlier})] = fingerprint({file.path});
+  }
+}
+
+InputPrints agreed_prints(const RunSetup& setup, World& world, SharedSums& sums) {
   const Config& config = setup.config;
   check(!named_files(config.data.train).empty(),
         "data.train is \"\", must name a token file: make one with prepare");
   InputPrints prints;
   std::string weights;
+  const bool compares_weights = hash_inputs(setup, sums);
   succeed_together(world, [&] {
-    prints.train = prints_of(config.data.train);
-    prints.eval = prints_of(config.data.eval);
-    if (config.init_from.empty()) return;
-    const bool are_read = config.run.resume.empty() || setup.has_adapters(),
-               all_read = are_read && !setup.units.sync_initial_values;
-    if (all_read) weights = weights_fingerprint(config.init_from);
-    if (setup.has_adapters() && (all_read || world.rank() == 0))
-      prints.base = weights_fingerprint(config.init_from);
+    prints.train = prints_of(config.data.train, prints);
+    prints.eval = prints_of(config.data.eval, prints);
+    if (!config.run.resume.empty())
+      for (const DataFiles* files : {&config.data.train, &config.data.eval})
+        add_earlier_tokens(*files, encoder_options(config), config, prints);
+    if (compares_weights) weights = fingerprint(weights_files(config.init_from));
+    if (setup.has_adapters() && (!setup.units.sync_initial_values || world.rank() == 0))
+      prints.base = print_of(weights_files(config.init_from), prints);
   });
   agree(world,
         str(lines_of("data.train", prints.train), lines_of("data.eval", prints.eval),
@@ -115,9 +197,15 @@ InputPrints agreed_prints(const RunSetup& setup, World& world) {
   return prints;
 }
 
+void note_missing_sums(const RunData& data) {
+  for (const TokenFile& file : data.files)
+    if (const std::string note = file.note_on_sums(); !note.empty()) log_info(note);
+}
+
 }  // namespace
 
-Config with_token_files(Config config, World& world, std::ostream* terminal) {
+Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal) {
+  sums.hash(texts_of(config));
   world.limit_collectives(kLongestPreparation);
   const DatasetOptions options{.encoder = encoder_options(config), .columns = config.data.columns};
   succeed_together(world, [&] {
@@ -130,10 +218,12 @@ Config with_token_files(Config config, World& world, std::ostream* terminal) {
   return config;
 }
 
-RunInputs::RunInputs(const RunSetup& setup, World& world)
-    : prints(agreed_prints(setup, world)), train(setup.config.data.train, setup, false) {
+RunInputs::RunInputs(const RunSetup& setup, World& world, SharedSums& sums)
+    : prints(agreed_prints(setup, world, sums)), train(setup.config.data.train, setup, false) {
   for (const NamedFile& file : named_files(setup.config.data.eval))
     eval.emplace_back(std::vector{file}, setup, true);
+  note_missing_sums(train);
+  for (const RunData& data : eval) note_missing_sums(data);
 }
 
 }  // namespace flatshard

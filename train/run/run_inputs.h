@@ -4,10 +4,12 @@
 // table (table_input.h), the tokens are made first, and kept in a token file beside it for later runs.
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/shared_sums.h"
 #include "comm/world.h"
 #include "train/config/config.h"
 #include "train/setup/run_data.h"
@@ -16,18 +18,19 @@ namespace flatshard {
 
 // The config with token files for data.train and data.eval. One rank of each host makes missing
 // files; the others wait, without a time limit. `terminal`, unless null, shows the progress.
-Config with_token_files(Config config, World& world, std::ostream* terminal);
+Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal);
 
 // The fingerprints (runtime/fingerprint.h) of the files.
 struct InputPrints {
   std::vector<std::string> train, eval;  // of each file
   std::optional<std::string> base;       // of the frozen weights under adapters, where this rank reads them
+  std::map<std::string, std::string> earlier;  // the same, by how earlier versions recorded them
 };
 
 struct RunInputs {
   // Collective: throws on every rank unless all ranks have the same token files and, if every rank reads
   // them, the same initial weights.
-  RunInputs(const RunSetup& setup, World& world);
+  RunInputs(const RunSetup& setup, World& world, SharedSums& sums);
 
   InputPrints prints;
   RunData train;

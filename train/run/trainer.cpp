@@ -471,15 +471,17 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   const bool is_leader = world.rank() == 0;
 
   // What the run reads, and where in its folder and data it starts.
+  SharedSums sums(world);
   const RunSetup setup =
-      set_up(with_token_files(loaded.config, world, output.terminal ? &output.out : nullptr), world);
-  RunInputs inputs(setup, world);
+      set_up(with_token_files(loaded.config, world, sums, output.terminal ? &output.out : nullptr), world);
+  RunInputs inputs(setup, world, sums);
   const RunSamples samples(setup, world);
   const TrainState run_state = state_of_run(setup, inputs, world, loaded.config);
   RunFolder folder(setup.config.run.dir);
   Checkpoints checkpoints(setup, world, loaded.overwrite);
   folder.hold(world);
   std::optional<TrainState> found = checkpoints.begin(setup.config.run.resume);
+  if (found) update_fingerprints(*found, inputs.prints.earlier);
   const RunStart start =
       start_of(std::move(found), checkpoints.source().string(), run_state, setup.config, inputs.train.data);
   Timetable times(setup.config, start.total_steps);
@@ -534,7 +536,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     if (is_leader && !start.resumed && initial.weights && !initial.adapter)  // an adapter may have the rows
       warn_of_untrained_tokens(inputs.train.files, *initial.weights, setup);
     set_weights(setup, start, std::move(initial), reference, checkpoints, runtime.engine());
-    open_columns(setup.config.loss, reference, inputs);
+    open_columns(setup.config.loss, reference, inputs, sums);
     if (is_leader) {
       begin_folder(folder, checkpoints, start, loaded.config, now, log);
       progress.open_log(folder.file("run.log"), details, start.resumed.has_value());

@@ -131,6 +131,18 @@ bool can_deal(int64_t lane, const TrainState& run) {
 
 }  // namespace
 
+void update_fingerprints(TrainState& saved, const std::map<std::string, std::string>& earlier) {
+  const auto update = [&](std::string& fingerprints) {  // of several files
+    for (const auto& [then, now] : earlier)
+      for (size_t at = 0; (at = fingerprints.find(then, at)) != fingerprints.npos; at += now.size())
+        fingerprints.replace(at, then.size(), now);
+  };
+  for (std::optional<std::string>* of :
+       {&saved.data_fingerprint, &saved.eval_fingerprint, &saved.base_fingerprint})
+    if (*of) update(**of);
+  for (TrainState::Source& source : saved.sources) update(source.fingerprint);
+}
+
 ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
   const std::vector<Difference> differences = config_differences(saved, now);
   std::string refused;

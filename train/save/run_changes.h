@@ -2,6 +2,7 @@
 // What a run that resumes may change. Every other setting decides what the checkpoint contains, or the order
 // of what is left to do, and a run that changes it is refused.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct ResumeChanges {
   // reason is only that it names other files.
   bool new_order = false, other_files_only = false;
 };
+
+// Replaces fingerprints in the form of earlier versions by those of now. `earlier` has both of all inputs.
+void update_fingerprints(TrainState& saved, const std::map<std::string, std::string>& earlier);
 
 // Compares the run that resumes with the state of its checkpoint. An Error if something differs that must
 // not; it names every such key with both values and the reason.

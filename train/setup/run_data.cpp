@@ -4,6 +4,7 @@
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
+#include "text/data/kept_files.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace flatshard {
@@ -56,7 +57,7 @@ std::vector<const TokenFile*> pointers_to(const std::deque<TokenFile>& files) {
 void check_file(const TokenFile& file, const std::string& tokenizer, const RunSetup& setup) {
   const std::string& path = file.path();
   const std::string stale = file.manifest().empty() ? "" : why_stale(file.manifest(), tokenizer);
-  check(stale.empty(), path, " ", stale, ": make it again with prepare");
+  check(stale.empty(), path, " ", stale, ": ", remedy_of(path));
   check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
         ", larger than model.vocab = ", setup.model.vocab);
   const int64_t wanted = setup.config.data.vocab, vocab = setup.config.model.vocab;
@@ -167,8 +168,9 @@ void RunData::open_columns(const AnswerLoss& loss, const std::vector<ReferenceFi
       columns.push_back(of == AnswerColumn::advantage ? advantages_of(files[i])
                         : of == AnswerColumn::sampled
                             ? logprobs_of(files[i])
-                            : std::make_unique<const TokenColumn>(references[i].path, files[i].whole_size(),
-                                                                  references[i].identity));
+                            : std::make_unique<const TokenColumn>(
+                                  references[i].path, files[i].whole_size(), references[i].identity,
+                                  "remove it, and the next run makes it again"));
       check(columns.back() != nullptr, files[i].path(),
             ": its records have no \"logprobs\", which train.loss = \"", loss.kind,
             "\" needs: the log-probabilities with which the tokens were sampled");

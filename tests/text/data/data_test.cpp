@@ -89,7 +89,7 @@ TEST_CASE("a token file returns the tokens written, in 16 or 32 bits") {
     CHECK(file.vocab() == vocab);
     CHECK(tokens_of(file, 0, 4) == Ints{0, 1, static_cast<int32_t>(vocab) - 1, 5});
     CHECK(tokens_of(file, 2, 1) == Ints{static_cast<int32_t>(vocab) - 1});
-    CHECK(std::filesystem::file_size(kPath) == (vocab <= 65536 ? 48u + 8 : 48u + 16) + 4 * 8);
+    CHECK(content_bytes(InputFile(kPath)) == (vocab <= 65536 ? 48 + 8 : 48 + 16) + 4 * 8);
   }
   std::filesystem::remove(kPath);
 }
@@ -111,7 +111,7 @@ TEST_CASE("a damaged token file is refused with the reason") {
   const auto error = [] { return test::error_of([] { TokenFile file(kPath); }); };
   CHECK(error() == "data_test.tok: cannot open: No such file or directory");
   const TempTokens tokens({10, 10}, 50);
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(kPath));
+  const int64_t bytes = content_bytes(InputFile(kPath));
   std::filesystem::resize_file(kPath, static_cast<size_t>(bytes - 1));
   CHECK(error() ==
         str("data_test.tok: has ", bytes - 1, " bytes, must have ", bytes, ": it is cut off or damaged"));
@@ -122,6 +122,9 @@ TEST_CASE("a damaged token file is refused with the reason") {
 TEST_CASE("a token outside the vocabulary and damaged starts are named") {
   const TempTokens tokens({10, 10}, 50);
   damage(48 + 3 * 2, 77);
+  const std::string found = test::error_of([] { TokenFile file(kPath); });
+  CHECK(test::missing_from(found, {kPath, "is damaged between byte 0 and byte ", "make it again"}) == "");
+  std::filesystem::resize_file(kPath, static_cast<uintmax_t>(content_bytes(InputFile(kPath))));
   {
     const TokenFile file(kPath);
     CHECK(tokens_of(file, 1, 2) == Ints{1, 2});

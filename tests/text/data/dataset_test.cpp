@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/fingerprint.h"
 #include "runtime/parallel.h"
 #include "tests/byte_tokenizer.h"
 #include "tests/test.h"
@@ -199,13 +200,53 @@ TEST_CASE("the name of a prepared file changes with every input of its tokens") 
   const DatasetOptions options{.encoder = chatml()};
   const std::string first = token_file_of("d.jsonl", options);
   CHECK(token_file_of("d.jsonl", options) == first);
-  CHECK(first.starts_with("d.jsonl."));
+  CHECK(first.starts_with(".flatshard/d.jsonl."));
   DatasetOptions other = options;
   other.encoder.train_on = TrainOn::last;
   CHECK(token_file_of("d.jsonl", other) != first);
   other = options;
   other.encoder.chat_template = "zephyr";
   CHECK(token_file_of("d.jsonl", other) != first);
+  const auto differs = [&](auto&& change) {
+    other = options;
+    change(other);
+    return token_file_of("d.jsonl", other) != first;
+  };
+  CHECK(differs([](DatasetOptions& o) { o.encoder.text_field = "body"; }));
+  CHECK(differs([](DatasetOptions& o) { o.columns = {"messages"}; }));
+  CHECK(differs([](DatasetOptions& o) { o.encoder.records = RecordKind::pairs; }));
+  CHECK(differs([](DatasetOptions& o) { o.encoder = {}; }));  // bytes
+  test::write_byte_tokenizer(kTokenizer, true);
+  CHECK(token_file_of("d.jsonl", options) != first);
+  test::write_byte_tokenizer(kTokenizer);
+  CHECK(token_file_of("d.jsonl", options) == first);
+  fs::create_directories("dataset_moved");
+  write("dataset_moved/d.jsonl", kChat);
+  CHECK(fs::path(token_file_of("dataset_moved/d.jsonl", options)).filename() != fs::path(first).filename());
   write("d.jsonl", std::string(kChat) + kChat);
   CHECK(token_file_of("d.jsonl", options) != first);
+}
+
+TEST_CASE("tokens of a large text are made again after a change of any byte, whatever its times are") {
+  constexpr size_t kBytes = size_t{12} << 20;
+  const std::string path = "large.txt";
+  write(path, std::string(kBytes, 'a'));
+  const std::string before = token_file_of(path, {}), earlier = earlier_token_file_of(path, {}),
+                    manifest = make_manifest({{path}}, {}, SampleEncoder({}));
+  CHECK(token_file_of(path, {}) == before);
+  CHECK(inputs_of_manifest(manifest) == Texts{fs::absolute(path).string()});
+  const auto modified = fs::last_write_time(path);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100000);
+    file.put('b');
+  }
+  fs::last_write_time(path, modified);
+  CHECK(token_file_of(path, {}) != before);
+  CHECK(test::missing_from(why_stale(manifest, ""),
+                           {"large.txt when that had 12,582,912 bytes", "now it has"}) == "");
+  CHECK(earlier_token_file_of(path, {}) == earlier);  // 64 blocks were hashed
+  const std::string sampled =
+      "{\"inputs\": [{\"path\": \"" + path + "\", \"content\": \"" + sampled_fingerprint({path}) + "\"}]}";
+  CHECK(why_stale(sampled, "") == "");  // in a token file of an earlier version
 }

@@ -96,7 +96,7 @@ TEST_CASE("the error of an image that was expected names it and its record, when
     CHECK(test::missing_from(test::error_of([&] { load(loader, 0, all); }),
                              {"first.jpeg: ", "No such file", "chats.jsonl:1"}) == "");
     CHECK(test::error_of([&] { load(loader, 0, {all[1]}); }) ==
-          "second.jpeg of chats.jsonl:1: has changed since gone.tok was made: run prepare again");
+          "second.jpeg of chats.jsonl:1: has changed since gone.tok was made: make it again with prepare");
   }
   CHECK(load(loader, 0, {all[2]}) == patches_of(kPictures[0]));
 }

@@ -183,6 +183,7 @@ TEST_CASE("a token file keeps its manifest, and is refused if mask or manifest a
     writer.finish();
   }
   CHECK(TokenFile(kPath).manifest() == "{\"tokenizer\": \"bytes\"}");
+  CHECK(manifest_of(kPath) == TokenFile(kPath).manifest());
   const auto error_with = [](int64_t at, char byte) {
     std::fstream file(kPath, std::ios::binary | std::ios::in | std::ios::out);
     file.seekg(at);
@@ -195,6 +196,9 @@ TEST_CASE("a token file keeps its manifest, and is refused if mask or manifest a
     file.put(before);
     return error;
   };
+  CHECK(error_with(48, 5).find("is damaged between byte 0 and byte ") != std::string::npos);
+  std::filesystem::resize_file(kPath, static_cast<uintmax_t>(content_bytes(InputFile(kPath))));
+  CHECK(manifest_of(kPath) == TokenFile(kPath).manifest());  // of a file without checksums, too
   CHECK(error_with(32, 16) == "packing_test.tok: has a mask of 16 bytes, must have 8: it is damaged");
   CHECK(error_with(40, 1).find("it is cut off or damaged") != std::string::npos);
   CHECK(error_with(47, 127).find("it is cut off or damaged") != std::string::npos);
@@ -302,6 +306,7 @@ TEST_CASE("an image in two documents is refused") {
   }
   const int64_t start = 48 + 24;  // of the starts, behind 9 tokens
   bytes[static_cast<size_t>(start + 8)] = 2;
+  bytes.resize(static_cast<size_t>(content_bytes(InputFile(kPath))));  // without checksums
   std::ofstream(kPath, std::ios::binary) << bytes;
   const TokenFile file(kPath);
   CHECK(test::error_of([&] { PackedSequences(file, {.packing = Packing::none}, 20); }) ==

@@ -180,7 +180,7 @@ TEST_CASE("rollouts have columns, whose values are 0 at tokens that are not trai
   CHECK(test::error_of([&] { advantages_of(other); }) ==
         "record_documents.tok.advantages: is missing, and holds values of record_documents.tok: copy it, "
         "too, or "
-        "run prepare again");
+        "make it again with prepare");
   written(pair(1), {.encoder = encoder_options(RecordKind::pairs)});
   CHECK(test::error_of([&] { advantages_of(TokenFile(kTokens)); }) ==
         "record_documents.tok: has no rollouts and no labels: make it with prepare --records");

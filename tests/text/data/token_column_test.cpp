@@ -23,11 +23,18 @@ void overwrite(int64_t at, char byte) {
   file.put(byte);
 }
 
+// As earlier versions wrote it.
+void write_without_sums() {
+  write_token_column(kPath, "abc", kValues);
+  std::filesystem::resize_file(kPath, static_cast<uintmax_t>(content_bytes(InputFile(kPath))));
+}
+
 }  // namespace
 
 TEST_CASE("a column returns the values written, from any token on") {
   write_token_column(kPath, "abc", kValues);
-  CHECK(std::filesystem::file_size(kPath) == 24 + 8 + 4 * 4);
+  CHECK(content_bytes(InputFile(kPath)) == 24 + 8 + 4 * 4);
+  CHECK(identity_of_column(kPath) == "abc");
   const TokenColumn column(kPath, 4, "abc");
   CHECK(column.path() == kPath);
   for (size_t begin = 0; begin < 4; ++begin) {
@@ -35,7 +42,7 @@ TEST_CASE("a column returns the values written, from any token on") {
     column.read(static_cast<int64_t>(begin), values);
     CHECK(values == std::vector<float>(kValues.begin() + static_cast<std::ptrdiff_t>(begin), kValues.end()));
   }
-  std::filesystem::resize_file(kPath, 24 + 8 + 4 * 4 + 1);
+  std::filesystem::resize_file(kPath, 24 + 8 + 4 * 4);
   std::vector<float> values(1);
   CHECK(test::error_of([&] { column.read(0, values); }).find("must not change") != std::string::npos);
   std::filesystem::remove(kPath);
@@ -61,9 +68,12 @@ TEST_CASE("a damaged column is refused with the reason") {
         "cut "
         "off or damaged: remove it, or make it again");
   write_token_column(kPath, "abc", kValues);
+  overwrite(24 + 8 + 5, 127);  // of a value
+  CHECK(error().find("is damaged between byte 0 and byte 48: their CRC is ") != std::string::npos);
   for (const int64_t at :
        {int64_t{8}, int64_t{15}, int64_t{17}, int64_t{23}}) {  // numbers of tokens and bytes
-    write_token_column(kPath, "abc", kValues);
+    write_without_sums();
+    CHECK(error() == "");
     overwrite(at, 127);
     CHECK(error().find("is cut off or damaged") != std::string::npos);
   }

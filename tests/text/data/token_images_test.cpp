@@ -109,9 +109,9 @@ TEST_CASE("a token file can be moved together with images below its folder") {
   const TokenFile file("moved_set/i.tok");
   file.images()->each([&](const TokenImage& image) { CHECK_FALSE(file.images()->read(image).empty()); });
   fs::remove("moved_set/i.tok.images");
-  CHECK(test::missing_from(test::error_of([] { TokenFile("moved_set/i.tok"); }),
-                           {"moved_set/i.tok.images: is missing", "copy it, too, or run prepare again"}) ==
-        "");
+  CHECK(test::missing_from(
+            test::error_of([] { TokenFile("moved_set/i.tok"); }),
+            {"moved_set/i.tok.images: is missing", "copy it, too, or make it again with prepare"}) == "");
 }
 
 TEST_CASE("an image that has changed or is gone is refused with its record and what to do") {
@@ -122,15 +122,40 @@ TEST_CASE("an image that has changed or is gone is refused with its record and w
   const auto error = [&] { return test::error_of([&] { file.images()->read(image); }); };
   CHECK(error() == "");
   std::ofstream("a.jpeg", std::ios::app) << 'x';
-  CHECK(error() == "a.jpeg of chats.jsonl:7: has changed since c.tok was made: run prepare again");
+  CHECK(error() == "a.jpeg of chats.jsonl:7: has changed since c.tok was made: make it again with prepare");
+  std::string middle = test::read_file(picture("rgb.jpeg"));
+  ++middle[middle.size() / 2];
+  std::ofstream("a.jpeg", std::ios::binary) << middle;
+  CHECK(error().find("has changed") != std::string::npos);
   fs::copy_file(picture("gray.jpeg"), "a.jpeg", fs::copy_options::overwrite_existing);
   CHECK(error().find("has changed") != std::string::npos);
   fs::remove("a.jpeg");
   CHECK(test::missing_from(error(), {"a.jpeg: ", "No such file", "(an image of chats.jsonl:7)"}) == "");
 }
 
+TEST_CASE("images of an earlier version are compared by their ends") {
+  fs::copy_file(picture("rgb.jpeg"), "e.jpeg");
+  write("e.tok", {{.path = "e.jpeg"}});
+  std::string file = test::read_file("e.tok"), image = test::read_file("e.jpeg");
+  const uint64_t print = image_ends_fingerprint(image);
+  const size_t record = file.find("e.jpeg") - size_t{ImageTable::kRecordBytes};
+  file.replace(record + 44, 4, std::string(4, '\0'));
+  file.replace(record + 56, 8, reinterpret_cast<const char*>(&print), 8);
+  file.resize(static_cast<size_t>(content_bytes(InputFile("e.tok"))));
+  std::ofstream("e.tok", std::ios::binary) << file;
+  const TokenFile tokens("e.tok");
+  CHECK(tokens.note_on_sums().starts_with("e.tok: has no checksums"));
+  const TokenImage of_file = tokens.images()->images_in(0, 5).at(0);
+  CHECK(tokens.images()->read(of_file) == image);
+  image.back() = 'x';
+  std::ofstream("e.jpeg", std::ios::binary) << image;
+  CHECK(test::error_of([&] { tokens.images()->read(of_file); }).find("has changed") != std::string::npos);
+}
+
 TEST_CASE("a damaged table of images is refused") {
   write("d.tok", {{.path = picture("rgb.jpeg")}, {.path = picture("gray.jpeg")}});
+  CHECK(error_with("d.tok", 48, "\x02").find("is damaged between byte 0 and byte ") != std::string::npos);
+  fs::resize_file("d.tok", static_cast<uintmax_t>(content_bytes(InputFile("d.tok"))));  // without checksums
   const int64_t size = std::ssize(test::read_file("d.tok")), manifest_bytes = std::ssize(manifest());
   const int64_t table = 48 + 32 + 8 * 4;  // behind 15 tokens of 2 bytes, padded, and 4 starts
   CHECK(error_with("d.tok", 0, "F") == "");

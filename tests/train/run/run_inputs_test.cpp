@@ -28,9 +28,8 @@ std::string write_chats(const test::Workshop& workshop) {
 
 std::vector<std::string> token_files(const test::Workshop& workshop) {
   std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(workshop.file("")))
-    if (const std::string name = entry.path().filename(); name.starts_with("chats.jsonl."))
-      found.push_back(name);
+  for (const auto& entry : fs::directory_iterator(workshop.file(".flatshard")))
+    found.push_back(".flatshard/" + entry.path().filename().string());
   return found;
 }
 

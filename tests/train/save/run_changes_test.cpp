@@ -190,3 +190,22 @@ TEST_CASE("fewer samples of the same file are other data, told apart by their si
         "changed since step 5: data.train \"100 tokens in 3 documents\" -> \"60 tokens in 2 documents\"");
   CHECK(describe(found.changes[1]) == "changed since step 5: data.max_samples 0 -> 2");
 }
+
+TEST_CASE("fingerprints in the form of earlier versions are those of now") {
+  TrainState saved = state_of();
+  saved.data_fingerprint = "1 bytes with SHA-256 aa; 2 bytes with SHA-256 bb; other";
+  saved.eval_fingerprint = "2 bytes with SHA-256 bb";
+  saved.base_fingerprint = "3 bytes with SHA-256 cc";
+  saved.sources = {{.fingerprint = "1 bytes with SHA-256 aa"}, {.fingerprint = "other"}};
+  update_fingerprints(saved, {{"1 bytes with SHA-256 aa", "1 bytes with block hash AA"},
+                              {"2 bytes with SHA-256 bb", "2 bytes with block hash BB"},
+                              {"3 bytes with SHA-256 cc", "3 bytes with SHA-256 cc"}});
+  CHECK(*saved.data_fingerprint == "1 bytes with block hash AA; 2 bytes with block hash BB; other");
+  CHECK(*saved.eval_fingerprint == "2 bytes with block hash BB");
+  CHECK(*saved.base_fingerprint == "3 bytes with SHA-256 cc");
+  CHECK(saved.sources[0].fingerprint == "1 bytes with block hash AA");
+  CHECK(saved.sources[1].fingerprint == "other");
+  TrainState none;
+  update_fingerprints(none, {{"a", "b"}});
+  CHECK(!none.data_fingerprint);
+}
