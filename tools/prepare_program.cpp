@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <unistd.h>
 #include <utility>
 
@@ -17,6 +20,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/dataset.h"
+#include "text/data/kept_files.h"
 #include "text/images/resize.h"
 #include "text/input/table_input.h"
 #include "text/tokenizer/bpe_trainer.h"
@@ -42,11 +46,15 @@ struct Options {
   int64_t show = 0;
   std::optional<std::string> files_from;
   bool null = false;  // names there end with a zero byte
+  bool kept = false;  // the files are folders, of which those that runs keep are listed
+  bool remove_unused = false;
+  int64_t unused_days = 0;  // 0: by what they were made of alone
   std::vector<std::string> files;
 };
 
 constexpr double kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
 constexpr double kMostWeight = 1000;
+constexpr double kMostDays = 36500;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 TextSplit split_of(const Options& o) { return o.split == "none" ? TextSplit::none : TextSplit::blank_lines; }
@@ -92,14 +100,12 @@ constexpr const char* kFooter =
     "  prepare --out corpus.tok --columns text train-*.parquet\n"
     "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
-    "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
+    "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n"
+    "  prepare --kept data --unused-days 30 --remove-unused\n";
 
 std::vector<Option> options_of(Options& o) {
   return {
-      {"--out",
-       &o.out,
-       "token file to write; its folder is created if missing",
-       {.type = "FILE", .required = true}},
+      {"--out", &o.out, "token file to write; its folder is created if missing", {.type = "FILE"}},
       {"--eval-out",
        &o.eval_out,
        "token file for evaluation; --out gets the other documents",
@@ -167,7 +173,20 @@ std::vector<Option> options_of(Options& o) {
        &o.null,
        "names in LIST end with a zero byte instead of a line break, as from find -print0",
        {.needs = {"--files-from"}}},
-      {"FILES", &o.files, "files to read, not folders", {.type = ""}},
+      {"--kept",
+       &o.kept,
+       "list the files that runs keep for the texts and token files in these folders: size, last use, and "
+       "why no run can use one; makes no tokens",
+       {.excludes = {"--out"}}},
+      {"--remove-unused",
+       &o.remove_unused,
+       "remove those that no run can use; a run makes again what it needs",
+       {.needs = {"--kept"}}},
+      {"--unused-days",
+       &o.unused_days,
+       "files that no run has used for N days are unused, too",
+       {.type = "N", .range = NumberRange{1, kMostDays}, .needs = {"--kept"}}},
+      {"FILES", &o.files, "files to read, or with --kept folders", {.type = ""}},
   };
 }
 
@@ -344,7 +363,49 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
   folder.finish();
 }
 
+// The day in UTC: "2026-11-28".
+std::string day_of(std::chrono::system_clock::time_point time) {
+  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
+  std::ostringstream text;
+  text << static_cast<int>(day.year()) << std::setfill('0') << '-' << std::setw(2)
+       << static_cast<unsigned>(day.month()) << '-' << std::setw(2) << static_cast<unsigned>(day.day());
+  return std::move(text).str();
+}
+
+void list_kept(const Options& o, std::ostream& out) {
+  check(!o.files.empty(), "--kept needs the folders of texts or token files");
+  const auto now = std::chrono::system_clock::now();
+  int64_t bytes = 0, unused_bytes = 0, count = 0, unused = 0;
+  for (const std::string& folder : o.files)
+    for (KeptFile& file : kept_files(folder)) {
+      const auto days = std::chrono::floor<std::chrono::days>(now - file.last_use).count();
+      if (file.why_unused.empty() && o.unused_days > 0 && days >= o.unused_days)
+        file.why_unused = str("not used for ", counted(days, "day"));
+      const bool removes = o.remove_unused && !file.why_unused.empty();
+      if (removes) {
+        std::error_code error;
+        fs::remove(file.path, error);
+        check(!error, file.path, ": cannot remove: ", error.message());
+      }
+      out << printable(file.path) << ": " << human_bytes(file.bytes) << ", last used "
+          << day_of(file.last_use) << (file.why_unused.empty() ? "" : "; " + printable(file.why_unused))
+          << (removes ? "; removed" : "") << '\n';
+      ++count;
+      bytes += file.bytes;
+      if (file.why_unused.empty()) continue;
+      ++unused;
+      unused_bytes += file.bytes;
+    }
+  out << counted(count, "file") << " of " << human_bytes(bytes);
+  if (unused > 0)
+    out << "; " << unused << " of " << human_bytes(unused_bytes)
+        << (o.remove_unused ? " removed" : " unused: --remove-unused removes them");
+  out << '\n';
+}
+
 void prepare(Options o, const Streams& streams) {
+  if (o.kept) return list_kept(o, streams.out);
+  check(!o.out.empty(), "--out is required; usage: prepare FILES [OPTIONS], see prepare --help");
   const std::vector<std::string> paths = input_files(o, streams.in);
   check_outputs(o);
   check_inputs(o, paths);

@@ -44,8 +44,9 @@ std::string describe_others(const std::string& tokens) {
     bytes += static_cast<int64_t>(entry.file_size(none));
   }
   if (count == 0) return "";
+  const std::string of = folder.parent_path().empty() ? "." : folder.parent_path().string();
   return str("; beside it ", count == 1 ? "is " : "are ", counted(count, "kept file"), " of ",
-             human_bytes(bytes), ", which can be removed: ", folder.string());
+             human_bytes(bytes), ": prepare --kept ", of, " says which are used");
 }
 
 std::string folder_of(const std::string& path) {

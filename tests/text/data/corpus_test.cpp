@@ -12,6 +12,7 @@
 #include "source_dir.h"
 #include "tests/process.h"
 #include "tests/test.h"
+#include "text/data/dataset.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
 #include "tools/programs.h"
@@ -514,4 +515,37 @@ TEST_CASE("a program that cannot write its output fails with a line on standard 
     CHECK_MESSAGE(ran.exit_code == (command[1] == 'c' ? 2 : 1), command);
     CHECK_MESSAGE(ran.output.find(": cannot write the output") != std::string::npos, ran.output);
   }
+}
+
+TEST_CASE("--kept lists what runs keep, and removes what none can use") {
+  fs::remove_all("kept_list");
+  fs::create_directory("kept_list");
+  write("kept_list/a.txt", "one text");
+  write("kept_list/b.txt", "another");
+  const auto keep = [](const std::string& text) {
+    const std::string tokens = token_file_of(text, {});
+    make_token_file(text, {}, tokens, {});
+    return tokens;
+  };
+  const std::string a = keep("kept_list/a.txt"), b = keep("kept_list/b.txt");
+  write("kept_list/a.txt", "two text");
+  const Run list = prepare({"--kept", "kept_list"});
+  CHECK(list.status == 0);
+  CHECK(test::missing_from(list.out, {a + ": ", ", last used 2", "; its text has changed\n", b + ": ",
+                                      "2 files of ", "; 1 of ", " unused: --remove-unused removes them\n"}) ==
+        "");
+  CHECK(fs::exists(a));
+  const Run removed = prepare({"--kept", "kept_list", "--remove-unused"});
+  CHECK(test::missing_from(removed.out, {a, "; removed\n", "; 1 of ", " removed\n"}) == "");
+  CHECK_FALSE(fs::exists(a));
+  CHECK(fs::exists(b));
+  fs::last_write_time(b, fs::file_time_type::clock::now() - std::chrono::hours(24 * 31 + 1));
+  CHECK(prepare({"--kept", "kept_list", "--remove-unused", "--unused-days", "40"}).out.find("removed") ==
+        std::string::npos);
+  const Run old = prepare({"--kept", "kept_list", "--remove-unused", "--unused-days", "31"});
+  CHECK(test::missing_from(old.out, {b, "; not used for 31 days; removed\n"}) == "");
+  CHECK_FALSE(fs::exists(b));
+  CHECK(prepare_error({"--kept"}) == "prepare: --kept needs the folders of texts or token files\n");
+  CHECK(prepare_error({"--kept", "kept_list/none"}).find("is not a folder") != std::string::npos);
+  CHECK(prepare_error({"--remove-unused", "kept_list"}).find("--kept") != std::string::npos);
 }
