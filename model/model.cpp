@@ -19,14 +19,15 @@ int count_vision_layers(const ModelConfig& config) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut)
+Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut, int64_t positions)
     : config_(config), cut_(cut), embedding_layer_(count_vision_layers(config)) {
   const auto any_block = [&](auto&& is) {
     for (int64_t i = 0; i < config.layers; ++i)
       if (config.rotates(i) && is(i)) return true;
     return false;
   };
-  const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.rotated_width()}); };
+  if (positions == 0) positions = config.context > 0 ? config.context : config.max_positions;
+  const auto table = [&] { return tables.alloc(DType::f32, {positions, config.rotated_width()}); };
   if (any_block([&](int64_t i) { return !config.has_window_rope(i); })) rope_table_ = table();
   if (any_block([&](int64_t i) { return config.has_window_rope(i); })) window_rope_table_ = table();
   if (config.vision && config.vision->tower.rotary)

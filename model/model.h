@@ -46,8 +46,9 @@ enum class LayerCut { blocks, halves };
 
 class Model {
  public:
-  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`.
-  Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks);
+  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`: for so
+  // many positions, or by default for those of config.context, or else for all that the model has.
+  Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks, int64_t positions = 0);
 
   // Adds sets of layers until there is one for each of so many lanes; the added ones have only the layers for
   // which has(layer) is true.

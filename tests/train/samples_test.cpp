@@ -1,5 +1,6 @@
 // Samples of a run, through the programs train and generate.
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -75,6 +76,11 @@ TEST_CASE("samples are what generate writes, and change nothing else in a run") 
     CHECK(!samples[2 * prompts().size() + i].text.empty());
   }
   const std::string page = read_whole_file(workshop.file("run/report.html"), 1 << 22);
+  // Texts may be longer than the sequences of training.
+  const std::string longer =
+      run_with(workshop, 1, "--data.seq_len=8 --model.max_positions=16", "")[2 * prompts().size()].text;
+  CHECK(std::count(longer.begin(), longer.end(), ' ') > 8);
+  CHECK(has(generated(workshop, "run/model", 0), longer));
   CHECK(has(page, "<details open>\n<summary>Samples of step 6</summary>"));
   CHECK(has(page, str("<td>", samples.back().prompt, "</td><td>", samples.back().text, "</td>")));
 }

@@ -545,7 +545,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
 }
 
 Model grouped_model(const RunSetup& setup, Arena& tables) {
-  Model model(setup.model, tables, layer_cut(setup.wrap));
+  Model model(setup.model, tables, layer_cut(setup.wrap), setup.longest_text());
   const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
   if (setup.has_adapters())
     apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);

@@ -67,6 +67,10 @@ struct RunSetup {
     const int64_t given = config.log.sample_length;
     return given > 0 ? given : std::min<int64_t>(256, model.max_positions);
   }
+  // The most tokens of a sequence, or of a sample if there are any.
+  int64_t longest_text() const {
+    return config.log.samples.empty() ? seq_len() : std::max(seq_len(), sample_length());
+  }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
   // Tokens whose logits exist at once: of whole sequences, where the loss is that of whole answers.
   int64_t head_chunk() const {

@@ -229,6 +229,35 @@ TEST_CASE("a smaller train.head_chunk takes less memory, in training and in eval
   CHECK(scratch(4096) > most);
 }
 
+TEST_CASE("rotary tables have the positions of sequences and samples, however many the model has") {
+  for (const char* family : {"llama", "gemma3"}) {  // which has two tables
+    CAPTURE(family);
+    Config config = small_config(family);
+    config.data.eval = config.data.train;
+    config.train.eval_every = 1;
+    const auto tables = [&](int64_t positions) {
+      config.model.max_positions = positions;
+      return test::planned_bytes(plan_run(set_up(config, 1), 0), "tables");
+    };
+    const int64_t least = tables(kLength), longer = tables(10'000'000);
+    CHECK(least > 0);
+    CHECK(longer == least);
+    const Outcome outcome = train(config);
+    config.log.samples = "prompts.txt";
+    config.log.sample_length = kLength / 2;
+    CHECK(tables(10'000'000) == least);
+    config.log.sample_length = 3 * kLength;
+    const int64_t of_samples = tables(10'000'000);
+    CHECK(of_samples > least);
+    CHECK(train(config) == outcome);
+    config.log = {};
+    config.model.max_positions = kLength;
+    CHECK(train(config) == outcome);
+    config.data.seq_len = 3 * kLength;
+    CHECK(tables(3 * kLength) == of_samples);
+  }
+}
+
 TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
   for (const char* family : {"llama", "gpt2", "llama with adapters"})
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::selective}) {
