@@ -8,6 +8,8 @@
 #include "runtime/parallel.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
+#include "tests/text/data/image_tokens.h"
+#include "tests/train/image_workshop.h"
 #include "tests/train/step/planned_bytes.h"
 #include "train/plan/reductions.h"
 #include "train/step/training_runtime.h"
@@ -387,6 +389,74 @@ TEST_CASE("the optimizer receives the gradient of the mean loss") {
         CHECK(slope == doctest::Approx(norm).epsilon(kCurvature));
       }
     }
+}
+
+namespace {
+
+// Visits the shards of the units with a parameter that reads images, on one rank.
+template <class Visit>
+void each_shard_of_images(Engine& engine, Visit&& visit) {
+  for (const ShardedUnit& unit : engine.units())
+    if (unit.params().specs().front().name.find("text_model") == std::string::npos &&
+        unit.params().specs().front().name.find("lm_head") == std::string::npos)
+      visit(unit.shard());
+}
+
+}  // namespace
+
+TEST_CASE("without an image in the batch, AdamW updates the layers that read images by gradients of zero") {
+  constexpr double kLr = 1e-3, kDecay = 0.1, kRounding = 1e-6;
+  const std::string picture = test::picture("rgb_8.png");
+  test::write_image_tokens("with_images.tok", {{{picture}, 9}, {{picture}, 5}}, test::input_of("idefics3"));
+  test::write_image_tokens("without_images.tok", {{{}, 9}, {{}, 5}}, test::input_of("idefics3"));
+  const TokenFile with("with_images.tok"), without("without_images.tok");
+  Config config = small_config();
+  config.model = test::model_for_images("idefics3");
+  config.data.packing = Packing::none;
+  config.data.max_patches = 8;
+  config.train.total_batch_size = 2;
+  config.optimizer.weight_decay = kDecay;
+  config.optimizer.grad_clip = 0;
+  World world;
+  const RunSetup setup = set_up(config, 1);
+  TrainingRuntime runtime(setup, world);
+  Engine& engine = runtime.engine();
+  engine.initialize();
+  const auto step = [&](const TokenFile& file, int64_t update) {
+    const Data data(file, {.seq_len = kLength,
+                           .lane_sequences = 2,
+                           .total_sequences = 2,
+                           .packing = {.packing = Packing::none, .max_patches = 8}});
+    engine.step(
+        data,
+        {.data_step = 0, .update = update, .lr = kLr, .loss_scale = 1, .targets = data.target_count(0)});
+  };
+  step(with, 1);
+  std::vector<std::vector<float>> before;
+  each_shard_of_images(engine, [&](const ShardedUnit::Shard& shard) {
+    for (const Tensor& t : {shard.p, shard.state[0], shard.state[1]})
+      before.emplace_back(t.as<float>(), t.as<float>() + t.size());
+  });
+  step(without, 2);
+  const auto [beta1, beta2] = config.optimizer.betas;
+  size_t unit = 0, moved = 0;
+  each_shard_of_images(engine, [&](const ShardedUnit::Shard& shard) {
+    const std::vector<float>&p = before[unit], &m = before[unit + 1], &v = before[unit + 2];
+    unit += 3;
+    for (int64_t i = 0; i < shard.p.size(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const double m2 = beta1 * m[at], v2 = beta2 * v[at];
+      const double moments =
+          m2 / (1 - beta1 * beta1) / (std::sqrt(v2 / (1 - beta2 * beta2)) + config.optimizer.eps);
+      const double decayed = p[at] * (i < shard.decay_end ? 1 - kLr * kDecay : 1);
+      CHECK(shard.state[0].as<float>()[i] == doctest::Approx(m2).epsilon(kRounding));
+      CHECK(shard.state[1].as<float>()[i] == doctest::Approx(v2).epsilon(kRounding));
+      CHECK(std::abs(shard.p.as<float>()[i] - (decayed - kLr * moments)) < kRounding);
+      moved += m[at] != 0 ? 1 : 0;
+    }
+  });
+  CHECK(unit > 3);
+  CHECK(moved > 100);
 }
 
 TEST_CASE("non-finite gradients change nothing") {
