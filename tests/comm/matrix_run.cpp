@@ -1,6 +1,7 @@
 #include "tests/comm/matrix_run.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -95,6 +96,21 @@ void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>&
   check(held == bytes, "a rank holds ", held, " bytes of the state, must be ", bytes);
 }
 
+// Checks that a step has sent between stages what the plan states, and that ranks have received as much.
+void check_messages(const CollectiveLog& log, const RunPlan& plan, World& world) {
+  std::array<double, 2> bytes{};
+  for (const bool sent : {false, true})
+    bytes[sent] = static_cast<double>(sum_of(log, [&](const Collective& c) {
+                                        return c.verb == std::string(sent ? "send" : "receive");
+                                      }).bytes);
+  check(bytes[1] == static_cast<double>(plan.sent_bytes), "a rank sends ", bytes[1],
+        " bytes to other stages, the plan has ", plan.sent_bytes);
+  std::array<double, 2> sums{};
+  const std::vector<double> all = world.all_gather(bytes);
+  for (size_t i = 0; i < all.size(); ++i) sums[i % 2] += all[i];
+  check(sums[0] == sums[1], "stages receive ", sums[0], " bytes, and send ", sums[1]);
+}
+
 }  // namespace
 
 MatrixRun::MatrixRun(World& world) : world_(world), corpus_(write_corpus()) {
@@ -169,8 +185,12 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
         runtime.plan().memory_bytes);
   check_share(runtime, runtime.engine().units(), setup);
   Sha256 hash;
+  CollectiveLog log;
+  runtime.log_to(&log);
   for (int number = 0; number < steps; ++number) {
     const Outcome outcome = step(runtime, setup, batches, number);
+    runtime.log_to(nullptr);
+    if (number == 0) check_messages(log, runtime.plan(), world_);
     add_to(hash, outcome.losses);
     add_to(hash, {outcome.norm});
     if (number == 0) add_to(hash, evaluate(runtime, setup));
