@@ -1,6 +1,6 @@
-// rank_matrix --subset | --nightly | --stages | --all-stages | --images | --written | --start | --losses |
-// --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3;
-// --images has --count N, default 8, and --seed N, default 1.
+// rank_matrix --subset | --nightly | --stages | --all-stages | --images | --starts | --written | --start |
+// --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N,
+// default 3; --images and --starts have --count N, default 8, and --seed N, default 1.
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --nightly         the same, with every combination of the main options
@@ -8,6 +8,8 @@
 //                     in turn
 //   --stages          those of them that cover every value of an option, and every strategy in every schedule
 //   --images          models that read images, with stages, lanes and strategies drawn at random
+//   --starts          runs on records, from folders and GGUF files, with tokens of earlier runs or without
+//                     (random_starts.h)
 //   --written         what runs in pipeline stages write, compared with one stage: a table (written_files.h)
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //   rank 0
@@ -35,6 +37,7 @@
 #include "tests/comm/collectives.h"
 #include "tests/comm/image_trials.h"
 #include "tests/comm/matrix_run.h"
+#include "tests/comm/random_starts.h"
 #include "tests/comm/settings.h"
 #include "tests/comm/written_files.h"
 
@@ -239,13 +242,13 @@ Options parse(int argc, char** argv) {
       *number = std::atoll(argv[++i]);
       check(*number > 0, word, " is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages",   "--all-stages",  "--images",
-                                        "--written", "--start",   "--losses",   "--collectives", "--traffic",
-                                        "--bubble",  "--clocks",  "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages", "--all-stages", "--images",
+                                        "--starts",  "--written", "--start",  "--losses",     "--collectives",
+                                        "--traffic", "--bubble",  "--clocks", "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --images | --written | "
-            "--start | --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite [--steps N] "
-            "[--count N] [--seed N]");
+            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --images | --starts | "
+            "--written | --start | --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite "
+            "[--steps N] [--count N] [--seed N]");
       o.mode = word;
     }
   }
@@ -266,6 +269,8 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--losses") return print_losses(world), true;
   if (o.mode == "--stages" || o.mode == "--all-stages")
     return compare(world, trials_of_stages(world.size(), o.mode == "--all-stages"), steps);
+  if (o.mode == "--starts")
+    return random_starts_hold(world, static_cast<uint64_t>(o.seed), o.count, std::cout);
   if (o.mode == "--images")
     return compare(world, image_trials(world.size(), static_cast<uint64_t>(o.seed), o.count), steps);
   const Settings settings(world.size());
