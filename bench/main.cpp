@@ -90,7 +90,7 @@ std::vector<Option> options_of(Options& o) {
       {"--json", &o.json_file, "output file for the results in full precision", {.type = "FILE"}},
       {"--seconds",
        &o.seconds,
-       "time limit per case, in seconds (default: 2; with --step 10, on several ranks 20)",
+       "time limit per case, in seconds (default: 2; 10 with --step, or 20 if there are several ranks)",
        {.range = NumberRange{0.01, 3600}}},
       {"--step", &o.step,
        "time training steps instead of ops; under mpirun, sharded against replicated parameters"}};

@@ -14,10 +14,9 @@ namespace flatshard {
 namespace {
 
 constexpr char kAbout[] =
-    "Writes the report page of a run, or one page that compares several: curves over steps, tokens and "
-    "time,\n"
-    "and the config keys that differ. The page is one file that needs no network. A run may be alive, or it\n"
-    "may have crashed.";
+    "Writes the report page of a run, or one page that compares several runs: curves over steps, tokens or\n"
+    "time, the command, version and machines of each run, and the config keys that differ. The page is a\n"
+    "single file that needs no network. A run may still be training, or it may have crashed.";
 
 // Runs of the same name are told apart by their paths.
 std::vector<ReportedRun> read_runs(const std::vector<std::string>& folders) {
