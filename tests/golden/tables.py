@@ -1,5 +1,5 @@
 """Golden tables: Parquet and Arrow files of pyarrow in tests/golden/tables, each with its rows as JSON lines (NAME.jsonl), or
-with a part of the message that refuses it (NAME.refused). Needs pyarrow.
+with a part of the message that refuses it (NAME.refused); and in unfolding_tables those of unfolding_columns(). Needs pyarrow.
 
     python tests/golden/tables.py FOLDER [COUNT [SEED]]     writes random tables instead, 200 by default, and
 
@@ -12,9 +12,11 @@ import json
 import math
 import os
 import random
+import struct
 import sys
 
 TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
+UNFOLDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unfolding_tables")
 AS_TEXT = ("decimal", "date", "time", "timestamp")
 
 
@@ -251,6 +253,25 @@ def write_encrypted(path, table, plaintext_footer=False):
         writer.write_table(table)
 
 
+# Columns of one row whose JSON is longer than a record may be, although they have little: each shows a text of 4 KB 2^18
+# times.
+def unfolding_columns():
+    import pyarrow as pa
+
+    text, count = b"x" * 4096, 2**18
+    one_list = lambda values: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    nested = pa.array([text.decode()])
+    for _ in range(3):  # every value of a level is all of the level below, 64 times
+        nested = pa.ListViewArray.from_arrays(pa.array([0] * 64, pa.int32()), pa.array([len(nested)] * 64, pa.int32()), nested)
+    buffers = [None, pa.py_buffer(struct.pack("<i4sii", len(text), text[:4], 0, 0) * count), pa.py_buffer(text)]
+    texts = pa.Array.from_buffers(pa.string_view(), count, buffers)
+    images = pa.StructArray.from_arrays([pa.Array.from_buffers(pa.binary_view(), count, buffers), pa.nulls(count, pa.string())],
+                                        ["bytes", "path"])
+    numbers = pa.array([0] * count, pa.int32())
+    return {"list_views": one_list(nested), "texts": one_list(texts), "images": one_list(images),
+            "dictionary": one_list(pa.DictionaryArray.from_arrays(numbers, [text.decode()]))}
+
+
 # --- the golden tables ------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +315,10 @@ def main():
     write_refusal(path_of("sounds.parquet"), 'the column "sound" of type binary holds bytes without a character encoding')
     write_encrypted(path_of("encrypted.parquet"), pa.table({"text": ["secret"]}))
     write_refusal(path_of("encrypted.parquet"), "encrypt")
+
+    os.makedirs(UNFOLDING, exist_ok=True)
+    for name, column in unfolding_columns().items():
+        write_arrow(os.path.join(UNFOLDING, f"{name}.arrow"), pa.table({"x": column}), "arrow_file", compression="zstd")
 
 
 if __name__ == "__main__":

@@ -164,40 +164,82 @@ std::string why_unreadable(const DataType& type, int levels = 1) {
   }
 }
 
-void write_text(std::string_view text, std::string& json) {
+// The JSON of a row. Its length is checked before each piece is added, because the rows of a small file may
+// be of any length: lists, dictionaries and texts may show one part of it in many places.
+class RowText {
+ public:
+  // The row of this file with this number. Both texts must outlive it.
+  RowText(const std::string& path, int64_t row, std::string& json) : path_(path), row_(row), json_(json) {}
+
+  // Fails unless there is room for so many bytes.
+  void check_room(size_t bytes) const {
+    if (bytes > kMost - json_.size())
+      fail(str(path_, " (row ", row_, "): has more than ", human_bytes(kMostJsonBytes),
+               " as JSON, must be shorter"));
+  }
+  void operator+=(std::string_view piece) {
+    check_room(piece.size());
+    json_ += piece;
+  }
+  void operator+=(char piece) {
+    check_room(1);
+    json_ += piece;
+  }
+
+ private:
+  static constexpr size_t kMost = kMostJsonBytes;
+
+  const std::string& path_;
+  int64_t row_;
+  std::string& json_;
+};
+
+bool is_escaped(char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; }
+
+void write_text(std::string_view text, RowText& json) {
   constexpr char kHex[] = "0123456789abcdef";
   json += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') json += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      json.append("\\u00").append(1, kHex[c >> 4]).append(1, kHex[c & 15]);
-    else
+  for (;;) {
+    const auto plain = static_cast<size_t>(std::find_if(text.begin(), text.end(), is_escaped) - text.begin());
+    json += text.substr(0, plain);
+    if (plain == text.size()) break;
+    const char c = text[plain];
+    text.remove_prefix(plain + 1);
+    json += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      json += "u00";
+      json += kHex[c >> 4];
+      json += kHex[c & 15];
+    } else {
       json += c;
+    }
   }
   json += '"';
 }
 
 template <class Number>
-void write_number(Number value, std::string& json) {
+void write_number(Number value, RowText& json) {
   std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  json.append(text.data(), end);
+  const char* const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  json += std::string_view(text.data(), static_cast<size_t>(end - text.data()));
 }
 
 // Readers of the record find an infinity too large, as the JSON that Python writes for it.
-void write_float(double value, std::string& json) {
+void write_float(double value, RowText& json) {
+  std::array<char, 32> text;
+  const char* const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  const std::string_view digits(text.data(), static_cast<size_t>(end - text.data()));
   if (std::isnan(value)) {
     json += "null";
   } else if (std::isinf(value)) {
     json += value > 0 ? "1e999" : "-1e999";
   } else {
-    const size_t begin = json.size();
-    write_number(value, json);
-    if (json.find_first_of(".e", begin) == json.npos) json += ".0";
+    json += digits;
+    if (digits.find_first_of(".e") == digits.npos) json += ".0";
   }
 }
 
-void write_value(const Array& array, int64_t row, std::string& json);
+void write_value(const Array& array, int64_t row, RowText& json);
 
 template <class Typed>
 const Typed& as(const Array& array) {
@@ -205,7 +247,7 @@ const Typed& as(const Array& array) {
 }
 
 template <class Typed>
-void write_list(const Array& array, int64_t row, std::string& json) {
+void write_list(const Array& array, int64_t row, RowText& json) {
   const Typed& list = as<Typed>(array);
   const int64_t begin = list.value_offset(row), end = begin + list.value_length(row);
   json += '[';
@@ -216,7 +258,7 @@ void write_list(const Array& array, int64_t row, std::string& json) {
   json += ']';
 }
 
-void write_map(const arrow::MapArray& map, int64_t row, std::string& json) {
+void write_map(const arrow::MapArray& map, int64_t row, RowText& json) {
   const int64_t begin = map.value_offset(row), end = begin + map.value_length(row);
   json += '{';
   for (int64_t i = begin; i < end; ++i) {
@@ -229,7 +271,7 @@ void write_map(const arrow::MapArray& map, int64_t row, std::string& json) {
 }
 
 void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
-                   const std::function<const Array&(int)>& column, int64_t row, std::string& json) {
+                   const std::function<const Array&(int)>& column, int64_t row, RowText& json) {
   json += '{';
   for (int i = 0; i < static_cast<int>(fields.size()); ++i) {
     if (i > 0) json += ',';
@@ -241,15 +283,18 @@ void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
 }
 
 // Of an image.
-void write_bytes(const Array& array, int64_t row, std::string& json) {
+void write_bytes(const Array& array, int64_t row, RowText& json) {
   const std::string_view bytes = array.type_id() == Type::BINARY ? as<arrow::BinaryArray>(array).GetView(row)
                                  : array.type_id() == Type::LARGE_BINARY
                                      ? as<arrow::LargeBinaryArray>(array).GetView(row)
                                      : as<arrow::BinaryViewArray>(array).GetView(row);
-  json.append("\"").append(to_base64(bytes)).append("\"");
+  json.check_room(bytes.size());  // base64 is longer still
+  json += '"';
+  json += to_base64(bytes);
+  json += '"';
 }
 
-void write_present(const Array& array, int64_t row, std::string& json) {
+void write_present(const Array& array, int64_t row, RowText& json) {
   switch (array.type_id()) {
     case Type::BOOL:
       json += as<arrow::BooleanArray>(array).Value(row) ? "true" : "false";
@@ -317,7 +362,7 @@ void write_present(const Array& array, int64_t row, std::string& json) {
   }
 }
 
-void write_value(const Array& array, int64_t row, std::string& json) {
+void write_value(const Array& array, int64_t row, RowText& json) {
   if (array.IsNull(row))
     json += "null";
   else
@@ -533,11 +578,9 @@ class ArrowTable : public TableInput {
     while (!batch_ || row_ == batch_->num_rows())
       if (!with_errors_of(path_, [&] { return read_batch(); })) return false;
     json.clear();
+    RowText text(path_, first_row_ + row_ + 1, json);
     write_members(
-        batch_->schema()->fields(), [&](int i) -> const Array& { return *batch_->column(i); }, row_++, json);
-    if (std::ssize(json) > kMostJsonBytes)
-      fail(str(path_, " (row ", first_row_ + row_, "): has more than ", human_bytes(kMostJsonBytes),
-               " as JSON, must be shorter"));
+        batch_->schema()->fields(), [&](int i) -> const Array& { return *batch_->column(i); }, row_++, text);
     return true;
   }
 

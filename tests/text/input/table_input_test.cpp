@@ -13,6 +13,7 @@
 #include "tests/fuzz/dice.h"
 #include "tests/test.h"
 #include "text/data/corpus.h"
+#include "text/input/text_input.h"
 #include "tools/programs.h"
 
 using namespace flatshard;
@@ -94,6 +95,24 @@ TEST_CASE("tables of pyarrow have the rows that pyarrow reads, or are refused fo
   MESSAGE(counted(equal, "table"), " with equal rows, ", refused, " refused");
   CHECK(equal >= 4);
   CHECK(refused >= 2);
+}
+
+TEST_CASE("a row that becomes too long is refused before it is, although its file is small") {
+  if (lacks_arrow()) return;
+  int tables = 0;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(kTables.parent_path() / "unfolding_tables")) {
+    CAPTURE(entry.path().string());
+    REQUIRE(entry.file_size() < 2000);
+    const auto input = open_table(entry.path().string(), {});
+    std::string row;
+    CHECK(test::missing_from(test::error_of([&] { input->next(row); }),
+                             {entry.path().filename().string(), "(row 1): has more than", "256.0 MiB",
+                              "as JSON, must be shorter"}) == "");
+    CHECK(std::ssize(row) <= kMostJsonBytes);
+    ++tables;
+  }
+  CHECK(tables == 4);
 }
 
 TEST_CASE("a table is known by its first bytes, and a file that only has its name is refused") {
