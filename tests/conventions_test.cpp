@@ -147,7 +147,8 @@ const std::vector<ThirdParty>& third_party() {
        "^tests/|^checkpoint/json(_text)?\\.cpp$|^bench/[a-z_]+\\.cpp$|"
        "^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$",
-       "^checkpoint/json_text\\.h$|^text/tokenizer/json_component\\.h$|^text/chat/image_parts\\.h$|"
+       "^checkpoint/json_text\\.h$|^text/tokenizer/json_component\\.h$|^text/(chat/image_parts|input/"
+       "null_members)\\.h$|"
        "^hub/[a-z_]+\\.h$"},
       {"^CLI/", "^train/command_line/command\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},

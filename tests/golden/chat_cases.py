@@ -59,14 +59,26 @@ RECORDS = [
                    turn("assistant", [{"type": "text", "text": "Both read."}])]}, False),
 ]
 
+# Members that are null, which transformers drops from messages, but from nothing in them.
+WITH_NULLS = [
+    {"messages": [turn("user", "Weather in Bern?", name=None, tool_calls=None),
+                  turn("assistant", None, reasoning_content=None, thinking="Ask.", refusal=None,
+                       tool_calls=[call("get_weather", {"city": "Bern", "unit": None}, id=None)]),
+                  turn("tool", "{\"sky\": null}", name="get_weather"), turn("assistant", "Clear.", tool_calls=None)],
+     "tools": [{"type": "function", "function": {"name": "get_weather", "description": None, "parameters": None}}],
+     "documents": None},
+    {"messages": [turn("user", [{"type": "text", "text": "a", "image": None}, {"type": "text", "text": None}]),
+                  turn("assistant", None)], "tools": None},
+]
+
 
 def reference(template, record, prompt, with_masks=False):
-    """{"text", "generated"} (in bytes), or {"error"}."""
+    """{"text", "generated"} (in bytes), or {"error"}, as from apply_chat_template()."""
     record = json.loads(json.dumps(record))
     arguments = {**TOKENS, **record.get("chat_template_kwargs", {})}
     try:
         texts, spans = chat_template_utils.render_jinja_template(
-            [record["messages"]], tools=record.get("tools"), documents=record.get("documents"), chat_template=template,
+            [chat_template_utils._normalize_chat_messages(record["messages"])], tools=record.get("tools"), documents=record.get("documents"), chat_template=template,
             return_assistant_tokens_mask=with_masks, add_generation_prompt=prompt, **arguments)
     except Exception as error:  # of the template or of Jinja, whichever it is
         return {"error": f"{type(error).__name__}: {error}"}

@@ -124,4 +124,13 @@ ERRORS = [
     "{% include 'x' %}", "{{ 1 | join }}", "{{ -'a' }}", "{{ not }}", "{{ [1, 2 }}", "{# no end", "{% raw %}x", "{{ 1 if }}", "{% endfor %}",
 ]
 
+# Of the records of chat_cases.WITH_NULLS.
+NULLS = [
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
+    "{% for m in messages %}{{ m.content is defined }} {{ 'tool_calls' in m }} {{ m | length }} {{ m.keys() | list }}\n{% endfor %}",
+    "{{ messages | tojson }}\n{{ tools | tojson }}\n{{ tools is none }} {{ documents is none }}",
+    "{% for m in messages %}{% if m.content is string %}s{% elif m.content is not none %}l{% for p in m.content %}{{ p }}{% endfor %}{% endif %}{% endfor %}",
+    "{% for m in messages if m.tool_calls %}{% for c in m.tool_calls %}{{ c.id }} {{ c.function.arguments | items | list }}{% endfor %}{% endfor %}",
+]
+
 FEATURES = WHITE_SPACE + EXPRESSIONS + STATEMENTS + FILTERS + METHODS + TESTS + ERRORS

@@ -58,14 +58,12 @@ size_t bytes_of_texts(const JinjaValue& value) {
   return bytes;
 }
 
-// The conversation with another content in some messages, which have a content.
+// The conversation with another content in some messages.
 Conversation with_placeholders(Conversation conversation, const std::vector<size_t>& messages) {
   for (const size_t i : messages) {
     JinjaValue::Pairs pairs = conversation.messages[i].dict().pairs;
-    for (auto& [key, member] : pairs)
-      if (key.is(JinjaKind::text) && key.bytes() == "content")
-        member = SourcedText(kPlaceholder, static_cast<int32_t>(i));
-    conversation.messages[i] = JinjaValue::dict(pairs);
+    pairs.emplace_back(SourcedText("content"), SourcedText(kPlaceholder, static_cast<int32_t>(i)));
+    conversation.messages[i] = JinjaValue::dict(pairs);  // in which the last of two contents counts
   }
   return conversation;
 }

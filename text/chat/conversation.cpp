@@ -8,6 +8,7 @@
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "text/chat/image_parts.h"
+#include "text/input/null_members.h"
 
 namespace flatshard {
 namespace {
@@ -54,7 +55,7 @@ JinjaValue value_of(const ordered_json& json, int32_t source) {
 void name_reasoning(ordered_json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
-    if (found == message.end() || found->is_null()) continue;
+    if (found == message.end()) continue;
     const ordered_json reasoning = *found;
     ordered_json named{{"thinking", reasoning}};
     named.update(message);
@@ -101,7 +102,6 @@ std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& re
   if (json.contains("messages")) {
     append_messages(json["messages"], "messages", messages);
   } else if (json.contains("conversations")) {
-    check(json["conversations"].is_array(), "\"conversations\" must be a list of messages");
     append_messages(json["conversations"], "conversations", messages);
     for (ordered_json& turn : messages) turn = renamed(turn);
   } else {
@@ -118,12 +118,16 @@ std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& re
       append_messages(completion, "completion", messages);
     }
   }
+  for (ordered_json& message : messages) drop_null_members(message);
   return messages;
 }
 
-ChatRecord record_of(const ordered_json& json, const std::string& folder) {
+ChatRecord record_of(ordered_json json, const std::string& folder) {
   check(json.is_object(), "a record must be an object");
+  drop_null_members(json);
   ChatRecord record;
+  if (const auto tools = json.find("tools"); tools != json.end() && tools->is_string())
+    *tools = checked_json<ordered_json>(tools->get<std::string>(), "\"tools\"");
   for (const char* name : {"tools", "documents"})
     if (json.contains(name)) record.conversation.variables[name] = value_of(json[name], kOtherData);
   if (json.contains("chat_template_kwargs")) {
@@ -188,9 +192,9 @@ Conversation with_parts(Conversation conversation) {
 }
 
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder) {
-  const ordered_json parsed = checked_json<ordered_json>(json, where);
+  ordered_json parsed = checked_json<ordered_json>(json, where);
   try {
-    return record_of(parsed, folder);
+    return record_of(std::move(parsed), folder);
   } catch (const Error& error) {
     throw Error(where + ": " + error.what(), error.where);
   }

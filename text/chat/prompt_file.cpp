@@ -8,6 +8,7 @@
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "text/input/null_members.h"
 
 namespace flatshard {
 namespace {
@@ -53,8 +54,9 @@ void read_text(const Json& json, PromptRecord& record) {
 }
 
 PromptRecord record_of(const std::string& line, const std::string& where, const std::string& folder) {
-  const Json json = checked_json<Json>(line, where);
+  Json json = checked_json<Json>(line, where);
   check(json.is_object(), where, ": must be an object");
+  drop_null_members(json);
   PromptRecord record{.where = where, .json = line};
   if (json.contains("messages") || json.contains("conversations"))
     read_conversation(record, folder);

@@ -55,12 +55,15 @@ class ObjectScan : public nlohmann::json_sax<Json> {
     check(kind_ == std::string_view("object"), where, ": is JSON of type ", kind_, ", must be an object");
   }
 
-  const std::vector<std::string>& keys() const { return keys_; }
+  const std::vector<std::string>& keys() const { return keys_; }  // of members other than null
   // The type of the field; "" if there is none.
   std::string_view field_kind() const { return field_kind_; }
   std::string field_text() { return std::move(field_text_); }
 
-  bool null() override { return value("null"); }
+  bool null() override {
+    if (depth_ == 1 && !keys_.empty()) keys_.pop_back();  // an array, which has no keys, is refused later
+    return value("null");
+  }
   bool boolean(bool) override { return value("boolean"); }
   bool number_integer(number_integer_t) override { return value("number"); }
   bool number_unsigned(number_unsigned_t) override { return value("number"); }

@@ -35,7 +35,8 @@ void check_records(const std::string& path, const std::vector<std::string>& colu
 
 // The text that a JSON object has in this field. An Error begins with `where`.
 std::string text_field(const std::string& json, const std::string& field, const std::string& where);
-// Whether a JSON object has any of these members; an Error if it is no object, or has a key twice.
+// Whether a JSON object has any of these members, other than null; an Error if it is no object, or has a key
+// twice.
 bool has_member(const std::string& json, std::initializer_list<const char*> names, const std::string& where);
 
 inline constexpr int64_t kByteVocab = 256;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "text/input/null_members.h"
 
 namespace flatshard {
 namespace {
@@ -51,6 +52,7 @@ PreferencePair pair_of(const Record& record) {
   check(record.is_json, record.where, ": is a text, and a preference is a JSON object");
   ordered_json json = checked_json<ordered_json>(record.text, record.where);
   check(json.is_object(), record.where, ": is JSON of type ", json.type_name(), ", must be an object");
+  drop_null_members(json);
   ordered_json chosen = member(json, "chosen", record.where),
                rejected = member(json, "rejected", record.where);
   check(chosen.is_string() == rejected.is_string(), record.where,
@@ -81,6 +83,7 @@ LabeledAnswer labeled_answer_of(const Record& record, const Record& another) {
   const auto read = [](const Record& r) {
     check(r.is_json, r.where, ": is a text, and an answer with a label is a JSON object");
     ordered_json json = checked_json<ordered_json>(r.text, r.where);
+    drop_null_members(json);
     check(json.is_object() && json.contains("prompt") && json.contains("completion") &&
               json.contains("label") && json["label"].is_boolean(),
           r.where, ": must have \"prompt\", \"completion\" and \"label\", which is true or false");

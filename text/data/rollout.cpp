@@ -8,6 +8,7 @@
 
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "text/input/null_members.h"
 
 namespace flatshard {
 namespace {
@@ -80,6 +81,7 @@ Rollout rollout_of(const Record& record) {
   check(record.is_json, where, ": is a text, and a rollout is a JSON object");
   ordered_json json = checked_json<ordered_json>(record.text, where);
   check(json.is_object(), where, ": is JSON of type ", json.type_name(), ", must be an object");
+  drop_null_members(json);
   Rollout rollout;
   read_advantage(json, where, rollout);
   if (json.contains("logprobs")) rollout.values.logprobs = numbers_of(json, "logprobs", where);

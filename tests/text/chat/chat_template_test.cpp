@@ -55,6 +55,10 @@ std::string digest(const std::string& text) {
   return hash.hex();
 }
 
+std::string source_of_builtin(const std::string& name) {
+  return read_whole_file(std::string(kSourceDir) + "/text/chat/templates/" + name + ".jinja", 1 << 20);
+}
+
 void check_rendering(const std::string& source, const json& record, bool prompt, const json& expected) {
   CAPTURE(source);
   Rendering rendering;
@@ -249,11 +253,10 @@ TEST_CASE("a folder's own template is chat_template.jinja, or a member of tokeni
 TEST_CASE("built-in templates render as in Hugging Face transformers") {
   for (const auto& [name, renderings] : golden()["named"].items()) {
     CAPTURE(name);
-    const std::string path = std::string(kSourceDir) + "/text/chat/templates/" + name + ".jinja";
     for (size_t i = 0; i < renderings.size(); ++i) {
       CAPTURE(i);
       const json& record = golden()["records"][i];
-      check_rendering(read_whole_file(path, 1 << 20), record, record["prompt"], renderings[i]);
+      check_rendering(source_of_builtin(name), record, record["prompt"], renderings[i]);
     }
   }
 }
@@ -281,6 +284,15 @@ TEST_CASE("published templates render as in Hugging Face transformers") {
   }
   MESSAGE(compared, " templates compared");
   CHECK(compared > 0);
+}
+
+TEST_CASE("members of messages that are null are absent, as in Hugging Face transformers") {
+  for (const json& record : golden()["nulls"]) {
+    for (const json& feature : record["features"])
+      check_rendering(feature["template"], record, false, feature);
+    for (const auto& [name, rendering] : record["named"].items())
+      check_rendering(source_of_builtin(name), record, false, rendering);
+  }
 }
 
 TEST_CASE("every construct of templates renders as in Jinja2") {

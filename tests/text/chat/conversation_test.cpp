@@ -1,5 +1,7 @@
 #include "text/chat/conversation.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/test.h"
 #include "text/jinja/jinja_print.h"
 
@@ -44,6 +46,31 @@ TEST_CASE("reasoning has all the names that templates read") {
   CHECK(
       shown(record(R"({"messages": [{"role": "assistant", "content": "a", "reasoning": "r"}]})")) ==
       "[{'thinking': 'r', 'role': 'assistant', 'content': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}]");
+}
+
+TEST_CASE("a member of a record or a message that is null is absent, one in a value of a message is not") {
+  CHECK(shown(record(R"({"messages": [{"role": "user", "content": "a", "name": null},
+                                      {"content": null, "role": "assistant", "tool_calls": [{"id": null}]}],
+                         "prompt": null, "chat_template_kwargs": null})")) ==
+        "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': [{'id': None}]}]");
+  const ChatRecord pair =
+      record(R"({"messages": null, "conversations": null, "prompt": "p", "completion": "c", "tools": null})");
+  CHECK(pair.prompt + pair.completion == "pc");
+  CHECK(pair.conversation.variables.empty());
+  CHECK(shown(record(R"({"conversations": [{"from": "gpt", "value": null}]})")) == "[{'role': 'assistant'}]");
+  CHECK(error(R"({"messages": null})").starts_with("f.jsonl:3: a record must have \"messages\""));
+  CHECK(error(R"({"messages": [{"role": null}]})") == "f.jsonl:3: message 1 has no role");
+}
+
+TEST_CASE("tools may be written as a text of JSON") {
+  const std::string tools = R"([{"type": "function", "function": {"name": "f"}}])";
+  const auto read = [](const nlohmann::json& value) {
+    const nlohmann::json all{{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"tools", value}};
+    return jinja_repr(record(all.dump()).conversation.variables.at("tools")).bytes();
+  };
+  CHECK(read(tools) == "[{'type': 'function', 'function': {'name': 'f'}}]");
+  CHECK(test::missing_from(error(R"({"messages": [{"role": "user"}], "tools": "[{"})"),
+                           {"f.jsonl:3: ", "\"tools\"", "invalid JSON"}) == "");
 }
 
 TEST_CASE("a broken record is refused with its place") {

@@ -140,6 +140,16 @@ TEST_CASE("a conversation needs a tokenizer and a template, and the error says w
         "the chat template chatml needs a tokenizer, but none is given");
 }
 
+TEST_CASE("of a record the members that are not null decide what it is") {
+  write("d.jsonl", R"({"text": "a", "messages": null, "prompt": null, "completion": null}
+{"text": null, "messages": null, "prompt": "b", "completion": "c"}
+{"text": null, "messages": [{"role": "user", "content": "d"}, {"role": "assistant", "content": "e", "name": null}]}
+)");
+  CHECK(
+      outcome_of({{"d.jsonl"}}, {.encoder = chatml()}).samples ==
+      Texts{"[a</s>]", "b[c</s>]", "<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n[e<|im_end|>]\n"});
+}
+
 TEST_CASE("samples without a token, or without one to train on, are dropped and counted") {
   write("d.jsonl", std::string("{\"text\": \"\"}\n") + kChat +
                        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");

@@ -34,6 +34,16 @@ TEST_CASE("a rollout has texts or tokens, and an advantage, one per token, or a 
   CHECK(parsed(R"({"prompt":"a","completion":"b","reward":0,"group":5})").values.group == "5");
 }
 
+TEST_CASE("members that are null are absent, as in rows of a table") {
+  const Rollout rollout = parsed(R"({"prompt":"a","completion":"b","prompt_ids":null,"logprobs":null,
+                                     "advantage":2,"advantages":null,"reward":null,"group":null})");
+  CHECK(rollout.advantage == 2.0);
+  CHECK(rollout.values.logprobs.empty());
+  CHECK(rollout.sample->text == R"({"prompt":"a","completion":"b"})");
+  CHECK(error(R"({"prompt":"a","completion":"b","advantage":null})").find("has none of \"advantage\"") !=
+        std::string::npos);
+}
+
 TEST_CASE("the advantage of a reward is its distance from the mean of its group in standard deviations") {
   const auto near = [](std::vector<double> rewards, const std::vector<double>& wanted) {
     const std::vector<float> found = advantages_of(rewards);
