@@ -6,13 +6,15 @@
 
 Folders with an adapter_config.json are loaded with PEFT, on the base that they name, which may have 4-bit weights. A folder
 that does not exist is ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them;
-where the model reads images, the tokens show those of image_answers.py, which transformers reads as the folder says. If a folder has a tokenizer, it must be that of folders/llama."""
+where the model reads images, the tokens show those of image_answers.py, which transformers reads as the folder says. If a folder has a tokenizer, it must be that of
+folders/llama, or give the tokens and ids of ours.json, which stands in folders of runs on GGUF files."""
 import json
 import os
 import sys
 import warnings
 
 import peft
+import tokenizers
 import torch
 import transformers as hf
 from safetensors.torch import load_file
@@ -97,13 +99,31 @@ def check_tokenizer(folder):
     assert hf.GenerationConfig.from_pretrained(folder).eos_token_id == 2, folder
 
 
+def check_ids(folder):
+    """Of a run on a GGUF file: every token has its id, in tokenizers, which reads tokenizer.json alone, and in transformers."""
+    with open(os.path.join(folder, "ours.json")) as file:
+        ours = json.load(file)
+    alone = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    for id, token in enumerate(ours["tokens"]):
+        assert alone.id_to_token(id) == token and alone.token_to_id(token) == id, f"{folder}: {id}, {token}: {alone.token_to_id(token)}"
+    assert alone.get_vocab_size(with_added_tokens=True) == len(ours["tokens"]), folder
+    assert alone.add_tokens(["<one more>"]) == 1 and alone.token_to_id("<one more>") == len(ours["tokens"]), folder
+    whole = hf.AutoTokenizer.from_pretrained(folder)
+    assert len(whole) == len(ours["tokens"]), folder
+    for ends in (False, True):
+        wanted = ours["with_ends" if ends else "ids"]
+        assert alone.encode(ours["text"], add_special_tokens=ends).ids == wanted, folder
+        assert whole(ours["text"], add_special_tokens=ends).input_ids == wanted, folder
+    assert whole.decode(ours["ids"]) == alone.decode(ours["ids"], skip_special_tokens=False), folder
+
+
 def main():
     folders = [folder for folder in sys.argv[1:] if os.path.exists(folder)]
     assert folders, __doc__
     errors = {folder: error_of(folder) for folder in folders}
     with_tokenizer = [f for f in folders if os.path.exists(os.path.join(f, "tokenizer.json"))]
     for folder in with_tokenizer:
-        check_tokenizer(folder)
+        check_ids(folder) if os.path.exists(os.path.join(folder, "ours.json")) else check_tokenizer(folder)
     for folder, error in errors.items():
         print(f"{error:.2e}  {folder}")
     worst = max(errors.values())

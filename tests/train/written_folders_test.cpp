@@ -4,18 +4,23 @@
 #include <filesystem>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "hub/adapted_model.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/text/data/image_tokens.h"
+#include "tests/tools/ckpt/ckpt_run.h"
 #include "tests/train/image_workshop.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/inference/find_model.h"
 #include "tools/inference/prompt_images.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -198,6 +203,38 @@ TEST_CASE("written folders of a published model, checkpoint, last model and expo
     for (const char* name :
          {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"})
       CHECK(test::read_file(str(run, folder, '/', name)) == test::read_file(published + "/" + name));
+  }
+}
+
+TEST_CASE("written folders of runs on GGUF files give their tokens the same ids") {
+  const std::string text = "the fox, <s>it's 12</s> w\u00f6lf<|im_end|>\n";
+  for (const std::string tokenizer : {"gpt2", "qwen2", "llama2"}) {
+    CAPTURE(tokenizer);
+    const std::string run = "written_folders/gguf_" + tokenizer, base = run + ".gguf";
+    fs::remove_all(run);
+    fs::create_directories("written_folders");
+    const std::string from = test::write_gguf(base, tokenizer);
+    const test::Finished trained =
+        workshop_without_model().train(1, "--model.init_from=../" + base + " --run.dir=../" + run +
+                                              " --train.steps=1 --data.vocab=53 --precision.compute=fp32");
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    const std::string folder = run + "/model";
+    const Json written = Json::parse(test::read_file(folder + "/tokenizer.json"));
+    const Json& vocabulary = written.at("model").at("vocab");
+    const Tokenizer was(from), is(folder);
+    for (const Json& added : written.at("added_tokens"))
+      CHECK(vocabulary.value(added.at("content").get<std::string>(), -1) == added.at("id").get<int>());
+    Json tokens = Json::array();
+    for (int32_t id = 0; id < was.vocab(); ++id) {
+      CHECK(is.token_text(id) == was.token_text(id));
+      tokens.push_back(was.token_text(id));
+    }
+    CHECK(is.encode(text).ids == was.encode(text).ids);
+    std::ofstream(folder + "/ours.json") << Json{{"tokens", tokens},
+                                                 {"text", text},
+                                                 {"ids", is.encode(text, false).ids},
+                                                 {"with_ends", is.encode(text).ids}};
+    write_ours(folder, logits_of(folder));
   }
 }
 

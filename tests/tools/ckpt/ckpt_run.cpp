@@ -7,9 +7,12 @@
 #include "checkpoint/checksums.h"
 #include "checkpoint/float_values.h"
 #include "runtime/check.h"
+#include "source_dir.h"
 #include "tests/checkpoint_content.h"
+#include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/programs.h"
 
 namespace flatshard::test {
@@ -98,6 +101,23 @@ void write_model(const std::string& folder, const std::string& config,
   SafetensorsWriter writer(folder + "/model.safetensors", layout, true);
   for (size_t i = 0; i < specs.size(); ++i) writer.write(i, 0, values.data(), layout.elements(i));
   writer.finish();
+}
+
+std::string write_gguf(const std::string& path, const std::string& tokenizer) {
+  const std::string folder = path + ".folder";
+  fs::remove_all(folder);
+  fs::remove(path);
+  fs::create_directories(folder);
+  fs::copy(str(kSourceDir, "/tests/golden/tokenizers/", tokenizer), folder);
+  write_file(folder + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  StreamGroup streams(Device::cpu());
+  const ResidentModel model(small_model("llama", Tokenizer(folder).vocab() + 3), DType::f32,
+                            streams.add("compute"));
+  fill_random(model);
+  write_model_folder(folder, model);
+  const Ran ran = ckpt({"export", folder, path, "--type", "f32"});
+  check(ran.exit_code == 0, ran.err);
+  return folder;
 }
 
 }  // namespace flatshard::test

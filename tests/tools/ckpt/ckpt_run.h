@@ -42,4 +42,8 @@ std::string copy_of_run(const std::string& name);
 void write_model(const std::string& folder, const std::string& config,
                  const std::vector<SafetensorsSpec>& specs, const std::vector<float>& values);
 
+// A GGUF file of a small model of the family Llama, with a tokenizer of golden/tokenizers and three unused
+// tokens. Returns the model folder that it was made of.
+std::string write_gguf(const std::string& path, const std::string& tokenizer);
+
 }  // namespace flatshard::test
