@@ -152,7 +152,8 @@ int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 
 }  // namespace
 
 bool is_gguf(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return false;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
   const InputFile file(path);
   char start[4];
   if (file.size() < std::ssize(start)) return false;
@@ -222,12 +223,15 @@ void GgufFile::check_tensor(GgufTensor& tensor, int64_t offset, int64_t data) co
         " there: it is incomplete: download it again");
   tensor.begin = data + offset;
   const std::optional<GgmlType> type = ggml_type_of(tensor.type);
-  if (!type) return;
   const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
-  check(row % block_values(*type) == 0, path(), ": ", name, " has rows of ", row,
-        " values, must be a multiple of ", block_values(*type), " for ", *type);
-  check(ggml_bytes(*type, values) <= file_.size() - tensor.begin, path(), ": ends within ", name,
-        ": it is incomplete: download it again");
+  check(!type || row % block_values(*type) == 0, path(), ": ", name, " has rows of ", row,
+        " values, must be a multiple of ", type ? block_values(*type) : 1, " for ",
+        ggml_type_name(tensor.type));
+  // A value of a type that is not known here has at least one bit.
+  const int64_t least = type ? ggml_bytes(*type, values) : values / 8, left = file_.size() - tensor.begin;
+  check(least <= left, path(), ": ends within ", name, ", whose ", values, " values of ",
+        ggml_type_name(tensor.type), " have at least ", least, " bytes, but only ", left,
+        " follow: the file is damaged or incomplete: download it again");
 }
 
 const GgufTensor* GgufFile::find(const std::string& name) const {

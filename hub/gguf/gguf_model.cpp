@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "hub/gguf/gguf_rope.h"
 #include "hub/model_folder.h"
-#include "kernels/rope.h"
 #include "model/model.h"
 #include "model/names.h"
 #include "runtime/text.h"
@@ -17,27 +17,28 @@ namespace {
 struct GgufFamily {
   const char* family;
   const char* architecture;
-  bool interleaved = false;   // rotates neighbors
-  bool windows = false;       // has sliding windows
-  bool square = false;        // heads * head_dim must be hidden
-  bool own_head = false;      // has output.weight even if the head is tied
-  bool no_head = false;       // never has it
-  bool rope_factors = false;  // may have kRopeFactorsName
+  bool interleaved = false;  // rotates neighbors
+  bool windows = false;      // has sliding windows
+  bool square = false;       // heads * head_dim must be hidden
+  bool own_head = false;     // has output.weight even if the head is tied
+  bool no_head = false;      // never has it
+  bool llama3 = false;       // may have the divisors of llama3 (gguf_rope.h)
+  bool longrope = false;     // may have those of longrope
   // Attention scores of models with so many layers are divided by the square root of hidden / heads.
   int64_t layers_by_hidden = 0;
 };
 
 constexpr GgufFamily kFamilies[] = {
-    {.family = "llama", .architecture = "llama", .interleaved = true, .rope_factors = true},
-    {.family = "mistral", .architecture = "llama", .interleaved = true, .rope_factors = true},
+    {.family = "llama", .architecture = "llama", .interleaved = true, .llama3 = true},
+    {.family = "mistral", .architecture = "llama", .interleaved = true, .llama3 = true},
     {.family = "qwen2", .architecture = "qwen2", .square = true},
     {.family = "qwen3", .architecture = "qwen3"},
     {.family = "gpt2", .architecture = "gpt2", .square = true},
     {.family = "gemma2", .architecture = "gemma2", .windows = true, .no_head = true, .layers_by_hidden = 46},
     {.family = "gemma3", .architecture = "gemma3", .windows = true, .layers_by_hidden = 62},
-    {.family = "granite", .architecture = "granite", .interleaved = true, .rope_factors = true},
+    {.family = "granite", .architecture = "granite", .interleaved = true, .llama3 = true},
     {.family = "glm4", .architecture = "glm4"},
-    {.family = "phi3", .architecture = "phi3", .square = true},
+    {.family = "phi3", .architecture = "phi3", .square = true, .longrope = true},
     {.family = "olmo2", .architecture = "olmo2", .windows = true, .square = true, .own_head = true},
     {.family = "smollm3", .architecture = "smollm3", .interleaved = true},
 };
@@ -135,10 +136,11 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
          str(c.rotates(block) ? "without block " : "with block ", block),
          str("every block number ", defaults.no_rope_every, " there"));
   const RopeScalingConfig& scaling = c.rope_scaling;
-  only(f.rope_factors || scaling.kind != RopeScaling::Kind::llama3, "rope_scaling.kind", scaling.kind,
-       "none, linear or yarn");
-  only(scaling.kind != RopeScaling::Kind::longrope, "rope_scaling.kind", scaling.kind,
-       "none, linear or yarn");
+  const auto refuse = [&](RopeScaling::Kind kind, bool known) {
+    only(known || scaling.kind != kind, "rope_scaling.kind", kind, "none, linear or yarn");
+  };
+  refuse(RopeScaling::Kind::llama3, f.llama3);
+  refuse(RopeScaling::Kind::longrope, f.longrope);
   if (scaling.kind != RopeScaling::Kind::yarn) return;
   only(scaling.attention_factor == 0, "rope_scaling.attention_factor", scaling.attention_factor, "its own");
   only(scaling.mscale == 0 && scaling.mscale_all_dim == 0, "rope_scaling.mscale", scaling.mscale, "none");
@@ -170,94 +172,8 @@ const GgufFamily& family_of(const GgufFile& file) {
            known));
 }
 
-// The keys of an architecture.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
-
-  int64_t size(const char* key, std::optional<int64_t> absent = {}) const {
-    const std::string name = prefix_ + key;
-    const auto found = file_.metadata().find(name);
-    if (found == file_.metadata().end() && absent) return *absent;
-    // Some writers have one number for each block.
-    const auto* each =
-        found == file_.metadata().end() ? nullptr : std::get_if<std::vector<int64_t>>(&found->second);
-    const bool equal = each && !each->empty() &&
-                       std::all_of(each->begin(), each->end(), [&](int64_t n) { return n == each->front(); });
-    const int64_t value = equal ? each->front() : file_.value<int64_t>(name);
-    check(value >= 0 && value <= INT32_MAX, file_.path(), ": ", name, " is ", value,
-          ", must be a size of at most 32 bits");
-    return value;
-  }
-  double real(const char* key, double absent) const {
-    const double* value = file_.find_value<double>(prefix_ + key);
-    return value ? *value : absent;
-  }
-  std::string text(const char* key) const {
-    const std::string* value = file_.find_value<std::string>(prefix_ + key);
-    return value ? *value : "";
-  }
-  std::vector<int64_t> list(const char* key) const {
-    const auto* value = file_.find_value<std::vector<int64_t>>(prefix_ + key);
-    return value ? *value : std::vector<int64_t>{};
-  }
-  std::string name(const char* key) const { return str(file_.path(), ": ", prefix_, key); }
-
- private:
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-// Sizes are 32 bits in the file, so that 1e-05 reads as 9.99999974e-06: the shortest decimal is meant.
-double shortest(double value) {
-  for (int digits = 1; digits < 9; ++digits) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    const double decimal = std::strtod(text, nullptr);
-    if (static_cast<float>(decimal) == static_cast<float>(value)) return decimal;
-  }
-  return value;
-}
-
-// The scaling whose factors a file has as a tensor: that of Llama 3.1 to 3.3, with the factor of the lowest
-// frequencies. An Error if they are others.
-RopeScalingConfig scaling_from_factors(const GgufFile& file, const ModelConfig& c) {
-  const GgufTensor* tensor = file.find(kRopeFactorsName);
-  if (!tensor) return {};
-  std::vector<float> factors(static_cast<size_t>(tensor->values()));
-  file.read(*tensor, 0, std::ssize(factors), factors.data());
-  ModelConfig guess = c;
-  guess.rope_scaling = {.kind = RopeScaling::Kind::llama3,
-                        .factor = shortest(static_cast<double>(factors.back()))};
-  const std::vector<float> expected = gguf_rope_factors(guess);
-  bool equal = expected.size() == factors.size();
-  for (size_t i = 0; equal && i < factors.size(); ++i)
-    equal = std::fabs(expected[i] - factors[i]) <= 1e-4f * factors[i];
-  check(equal, file.path(), ": ", kRopeFactorsName,
-        " has other factors than those of Llama 3: start from the model's Hugging Face folder instead");
-  return guess.rope_scaling;
-}
-
-void read_scaling(const GgufFile& file, const Keys& keys, ModelConfig& c) {
-  const std::string type = keys.text("rope.scaling.type");
-  check(type.empty() || type == "none" || type == "linear" || type == "yarn", keys.name("rope.scaling.type"),
-        " is \"", printable(type), "\", must be none, linear or yarn");
-  // Older writers have the factor alone.
-  const double factor = keys.real("rope.scaling.factor", keys.real("rope.scale_linear", 1));
-  if (type == "yarn")
-    c.rope_scaling = {.kind = RopeScaling::Kind::yarn,
-                      .factor = shortest(factor),
-                      .original_max_positions = keys.size("rope.scaling.original_context_length"),
-                      .beta_fast = shortest(keys.real("rope.scaling.yarn_beta_fast", 32)),
-                      .beta_slow = shortest(keys.real("rope.scaling.yarn_beta_slow", 1))};
-  else if (type == "linear" || (type.empty() && factor != 1))
-    c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = shortest(factor)};
-  else
-    c.rope_scaling = scaling_from_factors(file, c);
-}
-
 // The window and which blocks have it, if the architecture has windows.
-void read_window(const GgufFamily& f, const Keys& keys, ModelConfig& c) {
+void read_window(const GgufFamily& f, const GgufKeys& keys, ModelConfig& c) {
   c.window = f.windows ? keys.size("attention.sliding_window", family(f.family).window) : 0;
   c.full_attention_every = 0;
   if (*c.window == 0) return;
@@ -282,7 +198,7 @@ void read_window(const GgufFamily& f, const Keys& keys, ModelConfig& c) {
 
 void check_tensors(const GgufFile& file, const ModelConfig& c) {
   std::vector<std::string> wrong;
-  std::set<std::string> expected{kRopeFactorsName};
+  std::set<std::string> expected;
   for (const GgufParameter& p : gguf_parameters(c)) {
     const GgufTensor* tensor = file.find(p.name);
     expected.insert(p.name);
@@ -292,7 +208,8 @@ void check_tensors(const GgufFile& file, const ModelConfig& c) {
       wrong.push_back(str(p.name, " is ", in_brackets(tensor->shape), " instead of ", in_brackets(p.shape)));
   }
   for (const GgufTensor& tensor : file.tensors())
-    if (!expected.contains(tensor.name)) wrong.push_back(str(printable(tensor.name), " is unexpected"));
+    if (!expected.contains(tensor.name) && !is_gguf_rope_tensor(tensor.name))
+      wrong.push_back(str(printable(tensor.name), " is unexpected"));
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(wrong.size(), 6); ++i) text += str(i ? ", " : "", wrong[i]);
   check(wrong.empty(), file.path(), ": the tensors do not match a model of family ", c.family, ": ", text,
@@ -410,35 +327,13 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
     out.put(prefix + "attention.scale", static_cast<double>(c.attention_scale()));
     out.put(prefix + "logit_scale", c.logit_divisor);
   }
-  if (c.positions == PositionKind::learned) return notes;
-  out.put_size(prefix + "rope.dimension_count", c.rotated_width());
-  out.put(prefix + "rope.freq_base", *c.rope_theta);
-  if (c.rope_scaling.kind == RopeScaling::Kind::linear) {
-    out.put(prefix + "rope.scaling.type", "linear");
-    out.put(prefix + "rope.scaling.factor", c.rope_scaling.factor);
-  }
-  if (c.rope_scaling.kind == RopeScaling::Kind::yarn) {
-    out.put(prefix + "rope.scaling.type", "yarn");
-    out.put(prefix + "rope.scaling.factor", c.rope_scaling.factor);
-    out.put_size(prefix + "rope.scaling.original_context_length", c.rope_scaling.original_max_positions);
-    out.put(prefix + "rope.scaling.yarn_beta_fast", c.rope_scaling.beta_fast);
-    out.put(prefix + "rope.scaling.yarn_beta_slow", c.rope_scaling.beta_slow);
-  }
+  for (std::string& note : put_gguf_rope(out, prefix, c)) notes.push_back(std::move(note));
   return notes;
-}
-
-std::vector<float> gguf_rope_factors(const ModelConfig& c) {
-  if (c.rope_scaling.kind != RopeScaling::Kind::llama3) return {};
-  const std::vector<double> plain = rope_frequencies(c.head_dim, *c.rope_theta),
-                            scaled = rope_frequencies(c.head_dim, *c.rope_theta, c.scaling());
-  std::vector<float> factors;
-  for (size_t i = 0; i < plain.size(); ++i) factors.push_back(static_cast<float>(plain[i] / scaled[i]));
-  return factors;
 }
 
 ModelConfig read_gguf_config(const GgufFile& file) {
   const GgufFamily& f = family_of(file);
-  const Keys keys(file, str(f.architecture, '.'));
+  const GgufKeys keys(file, str(f.architecture, '.'));
   const Family& defaults = family(f.family);
   const GgufTensor* embedding = file.find("token_embd.weight");
   check(embedding && embedding->shape.size() == 2, file.path(),
@@ -458,32 +353,32 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   c.tied = f.no_head || !file.find("output.weight");
   if (c.layers == f.layers_by_hidden && c.heads > 0) c.query_scalar = c.hidden / c.heads;
   const bool rms = defaults.norm == NormKind::rms;
-  c.norm_eps = shortest(keys.real(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
-                                  defaults.norm_eps));
+  c.norm_eps =
+      keys.real(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", defaults.norm_eps);
   if (defaults.attention_softcap > 0)
-    c.attention_softcap = shortest(keys.real("attn_logit_softcapping", defaults.attention_softcap));
+    c.attention_softcap = keys.real("attn_logit_softcapping", defaults.attention_softcap);
   if (defaults.logit_softcap > 0)
-    c.logit_softcap = shortest(keys.real("final_logit_softcapping", defaults.logit_softcap));
+    c.logit_softcap = keys.real("final_logit_softcapping", defaults.logit_softcap);
   c.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr || file.find("blk.0.attn_qkv.bias") != nullptr;
-  c.rope_theta = shortest(keys.real("rope.freq_base", 10000));
+  c.rope_theta = keys.real("rope.freq_base", 10000);
   if (defaults.positions == PositionKind::rotary) {
     const int64_t rotated = keys.size("rope.dimension_count", c.head_dim);
     if (rotated < c.head_dim)
       c.partial_rotary_factor = static_cast<double>(rotated) / static_cast<double>(c.head_dim);
-    read_scaling(file, keys, c);
   }
   if (c.family == "granite") {
-    c.embedding_multiplier = shortest(keys.real("embedding_scale", 1));
-    c.residual_multiplier = shortest(keys.real("residual_scale", 1));
-    c.attention_multiplier = shortest(keys.real("attention.scale", 0));
-    c.logit_divisor = shortest(keys.real("logit_scale", 1));
+    c.embedding_multiplier = keys.real("embedding_scale", 1);
+    c.residual_multiplier = keys.real("residual_scale", 1);
+    c.attention_multiplier = keys.real("attention.scale", 0);
+    c.logit_divisor = keys.real("logit_scale", 1);
   }
   read_window(f, keys, c);
   if (defaults.window_rope_theta > 0)
-    c.window_rope_theta = shortest(keys.real("rope.freq_base_swa", defaults.window_rope_theta));
+    c.window_rope_theta = keys.real("rope.freq_base_swa", defaults.window_rope_theta);
   c = resolved(c);
   check_tensors(file, c);
-  return c;
+  if (c.positions == PositionKind::rotary) c.rope_scaling = read_gguf_scaling(file, keys, c);
+  return resolved(c);
 }
 
 }  // namespace flatshard

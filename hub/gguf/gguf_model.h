@@ -41,10 +41,6 @@ void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first,
 std::string gguf_architecture(const ModelConfig& config);
 // Writes the keys that describe the model, and declares no tensors. Returns what the user should know.
 std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& config);
-// What rotary frequencies are divided by, where the file has them as a tensor of this name; else empty.
-inline constexpr const char* kRopeFactorsName = "rope_freqs.weight";
-std::vector<float> gguf_rope_factors(const ModelConfig& config);
-
 // The resolved config of the model in a file. An Error names key or tensor that is not supported, or lists
 // tensors that are missing or unexpected.
 ModelConfig read_gguf_config(const GgufFile& file);

@@ -6,6 +6,7 @@
 
 #include "checkpoint/float_values.h"
 #include "hub/gguf/gguf_model.h"
+#include "hub/gguf/gguf_rope.h"
 #include "hub/gguf/gguf_tokenizer.h"
 #include "hub/text_codec.h"
 #include "runtime/byte_progress.h"
@@ -119,12 +120,12 @@ std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, Published
     outputs.push_back(
         {p.name, type_of(p, p.name == head, type), p.shape,
          [p, read](int64_t first, int64_t count, float* to) { read_as_gguf(p, read, first, count, to); }});
-  if (const std::vector<float> factors = gguf_rope_factors(config); !factors.empty())
-    outputs.push_back({kRopeFactorsName,
+  for (const GgufRopeTensor& rope : gguf_rope_tensors(config))
+    outputs.push_back({rope.name,
                        GgmlType::f32,
-                       {std::ssize(factors)},
-                       [factors](int64_t first, int64_t count, float* to) {
-                         std::copy_n(factors.begin() + first, count, to);
+                       {std::ssize(rope.divisors)},
+                       [divisors = rope.divisors](int64_t first, int64_t count, float* to) {
+                         std::copy_n(divisors.begin() + first, count, to);
                        }});
   return outputs;
 }

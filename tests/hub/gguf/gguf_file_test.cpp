@@ -109,6 +109,14 @@ TEST_CASE("lengths, types and offsets of a GGUF file that are impossible are err
   CHECK(test::missing_from(with(matrix + 12, int64_t{1} << 62), {"matrix", "impossible"}) == "");
   CHECK(test::missing_from(with(matrix + 24, int64_t{1} << 50), {"matrix", "begins at byte"}) == "");
   CHECK(test::missing_from(with(matrix + 24, int64_t{-32}), {"matrix", "begins at byte -32"}) == "");
+  // More values than bits follow, of a type whose size is not known.
+  std::string large = whole;
+  const int64_t rows = int64_t{1} << 33;
+  const uint32_t unknown = 99;
+  std::memcpy(large.data() + matrix + 12, &rows, sizeof rows);
+  std::memcpy(large.data() + matrix + 20, &unknown, sizeof unknown);
+  CHECK(test::missing_from(error_of_bytes(large), {"ends within matrix", "274877906944 values", "type 99"}) ==
+        "");
   CHECK(with(matrix + 20, uint32_t{16}) == "");  // a type that only reading refuses
   const GgufFile file(kPath);
   std::vector<float> values(1);
