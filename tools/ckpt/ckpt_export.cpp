@@ -62,12 +62,15 @@ void export_model(const std::string& from, const ExportOptions& options, const C
 
 void merge(const std::string& run, const std::optional<std::string>& base, bool other_base,
            const ExportOptions& options, const Console& console) {
-  const BestCheckpoint best = best_in(run);
-  const std::string path = best.path.string();
-  console.out << path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
-              << " checkpoints\n";
+  const std::optional<BestCheckpoint> best = find_best(run);
+  const std::string path = (best ? best->path : latest_in(run)).string(),
+                    checkpoints = counted(std::ssize(steps_in(run)), "checkpoint");
+  if (best)
+    console.out << path << ": evaluation loss " << best->loss << ", the lowest of " << checkpoints << '\n';
+  else
+    console.out << path << ": the latest of " << checkpoints << ", none of which has an evaluation loss\n";
   check(verify(path, console), path, ": is damaged and cannot be merged");
-  if (fs::exists(best.path / kAdapterConfigName))
+  if (fs::exists(fs::path(path) / kAdapterConfigName))
     return merge_adapter(find_model(base.value_or(""), path, {.other = other_base, .as_stored = true}), {},
                          options, console);
   if (!base) return export_model(path, options, console);

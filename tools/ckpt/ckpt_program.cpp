@@ -18,7 +18,7 @@ constexpr int kFailed = 2;
 
 struct Words {
   std::string first, second, dtype, shard_size = "5GB";
-  std::optional<std::string> base;
+  std::optional<std::string> base, out;
   std::vector<std::string> folders;
   bool all = false, other_base = false;
   Requantization requantization{};
@@ -115,22 +115,23 @@ class Commands {
         .run = done([this] { export_either(); })};
   }
   Command merge_command() {
-    return {.name = "merge",
-            .about =
-                "write the best checkpoint of a run as a complete model folder, adapters merged into their "
-                "base",
-            .options = writing(
-                {run_folder(),
-                 new_folder(),
-                 {"--base",
-                  &words_.base,
-                  "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
-                  "and the tensors that the checkpoint lacks; default for adapters: the recorded base",
-                  {.type = "DIR"}},
-                 other_base()}),
-            .run = done([this] {
-              merge(words_.first, words_.base, words_.other_base, export_options(words_), console_);
-            })};
+    return {
+        .name = "merge",
+        .about =
+            "write the best checkpoint of a run, or the latest if none has an evaluation loss, as a complete "
+            "model folder, adapters merged into their base",
+        .options = writing(
+            {run_folder(),
+             new_folder(),
+             {"--base",
+              &words_.base,
+              "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
+              "and the tensors that the checkpoint lacks; default for adapters: the recorded base",
+              {.type = "DIR"}},
+             other_base()}),
+        .run = done([this] {
+          merge(words_.first, words_.base, words_.other_base, export_options(words_), console_);
+        })};
   }
   Command merge_adapter_command() {
     return {.name = "merge-adapter",
@@ -138,9 +139,9 @@ class Commands {
             .options = writing(
                 {{"FOLDERS",
                   &words_.folders,
-                  "BASE ADAPTER: model folder and adapter folder; or ADAPTER alone, if its "
-                  "adapter_config.json names the folder of the base",
-                  {.type = "", .required = true, .most_words = 2}},
+                  "BASE ADAPTER OUT: model, adapter folder, and folder to create, which must not exist; or "
+                  "ADAPTER OUT, if the adapter names its base",
+                  {.type = "", .required = true}},
                  out_option(),
                  other_base(),
                  {"--requantize", &words_.requantization.wanted,
@@ -151,7 +152,16 @@ class Commands {
                   "half of what the adapter adds",
                   {.needs = {"--requantize"}}}}),
             .run = done([this] {
-              const std::vector<std::string>& given = words_.folders;
+              std::vector<std::string> given = words_.folders;
+              if (words_.out) given.push_back(*words_.out);
+              constexpr char kUsage[] =
+                  "merge-adapter takes BASE ADAPTER OUT, or ADAPTER OUT if the adapter names its base";
+              check(given.size() == 2 || given.size() == 3, kUsage, ": there ",
+                    given.size() == 1 ? "is " : "are ", counted(std::ssize(given), "folder"));
+              words_.second = given.back();
+              given.pop_back();
+              check(!std::filesystem::exists(words_.second), words_.second,
+                    ": already exists, and is OUT, the folder to create: ", kUsage);
               merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back(),
                                        {.other = words_.other_base, .as_stored = true}),
                             words_.requantization, export_options(words_), console_);
@@ -162,6 +172,7 @@ class Commands {
             .about = "write a model folder with 4-bit linear layers, for transformers and bitsandbytes",
             .options =
                 writing({dir("MODEL", words_.first),
+                         {"OUT", &words_.second, kNewFolder, {.type = ""}},
                          out_option(),
                          {"--type", choice(&words_.quantize.format.kind), "4-bit type"},
                          {"--block",
@@ -178,6 +189,9 @@ class Commands {
                           "linear layer that is not quantized, or module around such layers; may be repeated",
                           {.type = "NAME"}}}),
             .run = done([this] {
+              check(words_.second.empty() != !words_.out, "quantize takes MODEL OUT, or MODEL --out OUT: ",
+                    words_.out ? "both are given" : "OUT is missing");
+              if (words_.out) words_.second = *words_.out;
               quantize(words_.first, quantize_options(words_), export_options(words_), console_);
             })};
   }
@@ -201,7 +215,7 @@ class Commands {
   }
   Option run_folder() { return {"RUN", &words_.first, "run folder", {.type = "", .required = true}}; }
   Option new_folder() { return {"OUT", &words_.second, kNewFolder, {.type = "", .required = true}}; }
-  Option out_option() { return {"--out", &words_.second, kNewFolder, {.type = "DIR", .required = true}}; }
+  Option out_option() { return {"--out", &words_.out, "another way to give OUT", {.type = "OUT"}}; }
   Option all_option(const char* about) { return {"--all", &words_.all, about}; }
   Option other_base() {
     return {"--other-base", &words_.other_base,

@@ -61,7 +61,6 @@ void declare(CLI::App& app, const Option& option) {
   if (std::holds_alternative<std::vector<std::string>*>(option.value) && !option.is_positional())
     declared.expected(1)->take_all();
   if (details.separator) declared.delimiter(*details.separator)->allow_extra_args(false);
-  if (details.most_words > 0) declared.expected(1, details.most_words);
   if (details.shows_default) declared.capture_default_str();
   if (details.hidden) declared.group("");
 }

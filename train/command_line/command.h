@@ -33,7 +33,6 @@ struct OptionDetails {
   std::vector<std::string> choices{};
   std::optional<NumberRange> range{};
   std::optional<char> separator{};               // between the texts in one word of a list: ','
-  int most_words = 0;                            // of a positional list; 0: any number
   std::vector<std::string> needs{}, excludes{};  // names of other options
   bool* given{};                                 // of a program: set to whether it was given
 };

@@ -36,8 +36,8 @@ std::string describe_unsaved(const fs::path& run, double saved) {
              ", which was not saved (checkpoint.best_every)");
 }
 
-BestCheckpoint best_in(const fs::path& run) {
-  check(fs::is_directory(run), run.string(), ": no such folder");
+std::optional<BestCheckpoint> find_best(const fs::path& run) {
+  check(fs::is_directory(run), run.string(), fs::exists(run) ? ": is not a run folder" : ": no such folder");
   const std::vector<int64_t> steps = steps_in(run);
   check(!steps.empty(), run.string(), ": has no checkpoint");
   std::optional<BestCheckpoint> best;
@@ -47,7 +47,12 @@ BestCheckpoint best_in(const fs::path& run) {
     if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best || *state.eval_loss < best->loss))
       best = {.path = path, .step = step, .loss = *state.eval_loss};
   }
-  check(best.has_value(), run.string(), ": none of its ", counted(std::ssize(steps), "checkpoint"),
+  return best;
+}
+
+BestCheckpoint best_in(const fs::path& run) {
+  const std::optional<BestCheckpoint> best = find_best(run);
+  check(best.has_value(), run.string(), ": none of its ", counted(std::ssize(steps_in(run)), "checkpoint"),
         " has an evaluation loss", describe_unsaved(run, HUGE_VAL),
         "; set data.eval and train.eval_every, or name a checkpoint by its path");
   return *best;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace flatshard {
@@ -15,6 +16,8 @@ struct BestCheckpoint {
   int64_t step;
   double loss;
 };
+// Nothing if no checkpoint of the run has an evaluation loss; an Error if there is no checkpoint.
+std::optional<BestCheckpoint> find_best(const std::filesystem::path& run);
 // An Error if no checkpoint of the run has an evaluation loss.
 BestCheckpoint best_in(const std::filesystem::path& run);
 // A clause for messages if the run's metrics have a lower loss than `saved`, of a step that was not saved; ""

@@ -42,8 +42,8 @@ TEST_CASE("a 16-bit export rounds to nearest and sets the dtype in config.json")
     const std::string out = str(run, '/', dtype);
     CHECK(ckpt({"export", run, out, "--dtype", name_of(dtype)}).exit_code == 0);
     const TensorSets rounded(out);
-    for (const auto& [name, entry] : exact.weights().entries()) {
-      const SafetensorsEntry* const narrow = rounded.weights().find(name);
+    for (const auto& [name, entry] : exact.sets().front().tensors.entries()) {
+      const SafetensorsEntry* const narrow = rounded.sets().front().tensors.find(name);
       REQUIRE(narrow != nullptr);
       CHECK(narrow->dtype == safetensors_name(dtype));
       std::vector<float> values = all_floats(*narrow), expected = all_floats(*entry);
@@ -86,6 +86,17 @@ TEST_CASE("merge writes the best checkpoint as a complete model") {
   flip_byte(run + "/step-4/exp_avg.safetensors", 20000);
   check_refused({"merge", run, run + "/damaged"}, "step-4: is damaged and cannot be merged");
   CHECK(!fs::exists(run + "/damaged"));
+}
+
+TEST_CASE("merge takes the latest checkpoint of a run without evaluations, and says so") {
+  const std::string run = copy_of_run("ckpt_merge_latest");
+  for (const int step : {2, 4, 6}) set_loss(str(run, "/step-", step), {});
+  const Ran latest = ckpt({"merge", run, run + "/latest_model"});
+  CAPTURE(latest);
+  CHECK(latest.exit_code == 0);
+  CHECK(latest.out.starts_with(
+      run + "/step-6: the latest of 3 checkpoints, none of which has an evaluation loss\n"));
+  CHECK(read_file(run + "/latest_model/model.safetensors") == read_file(run + "/step-6/model.safetensors"));
 }
 
 TEST_CASE("merge onto a base keeps tensors that only the base has") {
@@ -158,6 +169,6 @@ TEST_CASE("merge accepts the original GPT-2 release as a base, with its masks an
   const Ran same = ckpt({"diff", workshop.file("out"), run + "/model"});
   CAPTURE(same);
   CHECK(same.exit_code == 0);
-  CHECK(TensorSets(workshop.file("out")).weights().entries().size() == 28);
+  CHECK(TensorSets(workshop.file("out")).sets().front().tensors.entries().size() == 28);
   CHECK(ckpt({"export", base, workshop.file("exported"), "--dtype", "bf16"}).exit_code == 0);
 }

@@ -110,6 +110,30 @@ TEST_CASE("a merge that fails leaves nothing behind") {
                 "not an adapter folder (no adapter_config.json)");
   check_refused({"merge-adapter", base_of("llama"), adapter_of("llama"), "--out", work},
                 work + ": already exists");
-  check_refused({"merge-adapter", base_of("llama"), adapter_of("llama")}, "--out is required");
   CHECK(names_in(work).empty());
+}
+
+TEST_CASE("a merge takes OUT last, as other commands do, or as --out") {
+  const std::string work = new_folder("ckpt_merge_places"), base = base_of("llama"),
+                    adapter = adapter_of("llama"),
+                    usage =
+                        "merge-adapter takes BASE ADAPTER OUT, or ADAPTER OUT if the adapter names its base";
+  for (const std::vector<std::string>& words :
+       {std::vector{base, adapter, work + "/last"}, {base, adapter, "--out", work + "/option"}}) {
+    std::vector<std::string> all{"merge-adapter"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Ran ran = ckpt(all);
+    CAPTURE(ran);
+    CHECK(ran.exit_code == 0);
+    CHECK(has(ran.out, "wrote " + words.back() + ", "));
+  }
+  CHECK(read_file(work + "/last/model.safetensors") == read_file(work + "/option/model.safetensors"));
+  check_refused({"merge-adapter", base, adapter},
+                adapter + ": already exists, and is OUT, the folder to create: " + usage);
+  check_refused({"merge-adapter", adapter}, usage + ": there is 1 folder");
+  check_refused({"merge-adapter", base, adapter, work + "/a", work + "/b"}, usage + ": there are 4 folders");
+  check_refused({"merge-adapter", base, adapter, work + "/a", "--out", work + "/b"},
+                usage + ": there are 4 folders");
+  check_refused({"merge-adapter"}, "FOLDERS is required");
+  CHECK(names_in(work) == std::set<std::string>{"last", "option"});
 }

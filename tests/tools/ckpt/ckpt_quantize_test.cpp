@@ -85,7 +85,7 @@ TEST_CASE("ckpt quantize writes the files that transformers and bitsandbytes wri
     CHECK((name.ends_with(".nested_quant_map") || name.ends_with(".absmax") || has(name, ".quant_state.") ||
            name.ends_with(".nested_absmax")));
   }
-  run({"quantize", base("gpt2"), "--out", work + "/gpt2"});
+  run({"quantize", base("gpt2"), work + "/gpt2"});
   TensorContents ours = read_contents(weights(work + "/gpt2")),
                  theirs = read_contents(weights(quantized("gpt2")));
   const std::string name = "transformer.h.0.attn.c_attn.weight";
@@ -202,5 +202,7 @@ TEST_CASE("ckpt quantize refuses unsuitable input and leaves no folder behind") 
   refused({base("llama"), "--skip", "model"}, "--skip leaves no linear layer to quantize");
   refused({base("llama"), "--type", "int4"}, "--type");
   refused({base("qwen3"), "--block", "64", "--storage", "int8"}, "--storage");
+  refused({base("qwen3"), work + "/other"}, "quantize takes MODEL OUT, or MODEL --out OUT: both are given");
+  check_refused({"quantize", base("qwen3")}, "quantize takes MODEL OUT, or MODEL --out OUT: OUT is missing");
   CHECK(names_in(work).empty());
 }
