@@ -36,21 +36,35 @@ bool same_bits(const SafetensorsEntry& a, const SafetensorsEntry& b) {
   return true;
 }
 
+TensorDifference difference(int64_t elements, const ReadElements& a, const ReadElements& b,
+                            const std::function<void(int64_t)>& seen) {
+  TensorDifference d{.comparable = true, .equal_bits = true, .elements = elements};
+  std::vector<float> left(static_cast<size_t>(std::min(kValueBlock, elements))), right = left;
+  for (int64_t first = 0; first < elements; first += kValueBlock) {
+    const auto count = static_cast<size_t>(std::min(kValueBlock, elements - first));
+    a(first, static_cast<int64_t>(count), left.data());
+    b(first, static_cast<int64_t>(count), right.data());
+    d.equal_bits = d.equal_bits && std::memcmp(left.data(), right.data(), count * sizeof(float)) == 0;
+    for (size_t i = 0; i < count; ++i) compare(left[i], right[i], d);
+    if (seen) seen(static_cast<int64_t>(count));
+  }
+  return d;
+}
+
 TensorDifference difference(const SafetensorsEntry& a, const SafetensorsEntry& b,
                             const std::function<void(int64_t)>& seen) {
   TensorDifference d{.elements = element_count(a)};
   d.equal_bits = same_bits(a, b);
   d.comparable = a.shape == b.shape && float_dtype(a) && float_dtype(b);
-  std::vector<float> left(static_cast<size_t>(std::min(kValueBlock, d.elements))), right = left;
-  for (int64_t first = 0; first < d.elements; first += kValueBlock) {
-    const int64_t count = std::min(kValueBlock, d.elements - first);
-    if (d.comparable && !d.equal_bits) {
-      read_floats(a, first, count, left.data());
-      read_floats(b, first, count, right.data());
-      for (size_t i = 0; i < static_cast<size_t>(count); ++i) compare(left[i], right[i], d);
-    }
-    if (seen) seen(count);
+  if (d.equal_bits || !d.comparable) {
+    if (seen) seen(d.elements);
+    return d;
   }
+  const auto reader = [](const SafetensorsEntry& entry) {
+    return [&entry](int64_t first, int64_t count, float* to) { read_floats(entry, first, count, to); };
+  };
+  d = difference(d.elements, reader(a), reader(b), seen);
+  d.equal_bits = false;  // the dtypes may differ
   return d;
 }
 

@@ -21,7 +21,12 @@ struct TensorDifference {
 // Whether dtype, shape and bytes are the same.
 bool same_bits(const SafetensorsEntry& a, const SafetensorsEntry& b);
 
-// Calls `seen` with the number of elements compared since its last call.
+// The difference of values that two functions read. Equal bits are those of fp32.
+using ReadElements = std::function<void(int64_t first, int64_t count, float* to)>;
+TensorDifference difference(int64_t elements, const ReadElements& a, const ReadElements& b,
+                            const std::function<void(int64_t)>& seen = {});
+
+// Of two tensors of files. Calls `seen` with the number of elements compared since its last call.
 TensorDifference difference(const SafetensorsEntry& a, const SafetensorsEntry& b,
                             const std::function<void(int64_t)>& seen = {});
 

@@ -51,17 +51,12 @@ QuantConfig parse_quant(const JsonReader& in) {
   return quant;
 }
 
-bool is_base(const fs::path& path) {
-  std::error_code none;
-  return !path.empty() && fs::is_directory(path, none);
-}
-
-// Existing folders that may be the base, the likeliest first.
+// Existing models that may be the base, the likeliest first.
 std::vector<std::string> candidates(const std::string& adapter, const std::string& name,
                                     const std::string& recorded) {
   std::vector<std::string> found;
   const auto add = [&](const fs::path& path) {
-    if (is_base(path)) found.push_back(path.string());
+    if (is_model_path(path.string())) found.push_back(path.string());
   };
   add(name);
   add(recorded);
@@ -82,7 +77,8 @@ std::string difference(const AdapterBase& recorded, const std::string& base) {
 [[noreturn]] void fail_on(const std::string& adapter, const std::string& base, const std::string& why,
                           const AdapterBase& recorded, const BaseAdvice& advice) {
   fail(str(base, ": is not the base of ", adapter, ": ", why, ", in ", recorded.folder,
-           is_base(recorded.folder) ? "" : ", which is gone", ": ", advice.right, ", or ", advice.other));
+           is_model_path(recorded.folder) ? "" : ", which is gone", ": ", advice.right, ", or ",
+           advice.other));
 }
 
 }  // namespace
@@ -117,10 +113,10 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
   return base;
 }
 
-std::vector<std::string> weights_files(const std::string& folder) {
-  if (is_gguf(folder)) return {folder};
+std::vector<std::string> weights_files(const std::string& model) {
+  if (is_gguf(model)) return {model};
   std::vector<std::string> paths;
-  const TensorFolder tensors(folder, kWeightsStem);
+  const TensorFolder tensors(model, kWeightsStem);
   for (const auto& file : tensors.files()) paths.push_back(file->path());
   return paths;
 }
@@ -131,13 +127,15 @@ std::string find_base(const std::string& adapter, bool other, const BaseAdvice& 
   const std::string name = read_adapter_config(path, warnings).base;
   const std::optional<AdapterBase> recorded = read_adapter_base(adapter);
   if (!recorded || other) {
-    check(is_base(name) || (recorded && is_base(recorded->folder)), path, ": base_model_name_or_path is ",
-          name.empty() ? "null" : in_quotes(name) + ", which is not a folder", ": ", advice.right);
-    return is_base(name) ? name : recorded->folder;
+    check(is_model_path(name) || (recorded && is_model_path(recorded->folder)), path,
+          ": base_model_name_or_path is ",
+          name.empty() ? "null" : in_quotes(name) + ", which is neither a folder nor a GGUF file", ": ",
+          advice.right);
+    return is_model_path(name) ? name : recorded->folder;
   }
   const std::vector<std::string> found = candidates(adapter, name, recorded->folder);
   check(!found.empty(), path, ": base_model_name_or_path is ", in_quotes(name),
-        ", which is not a folder here; the run took it from ", recorded->folder,
+        ", which is neither a folder nor a GGUF file here; the run took it from ", recorded->folder,
         ", which is gone: ", advice.right);
   std::string first;  // what is wrong with the first
   for (const std::string& base : found) {

@@ -15,7 +15,7 @@ namespace flatshard {
 inline constexpr const char* kAdapterBaseName = "adapter_base.json";
 
 struct AdapterBase {
-  std::string folder;   // absolute
+  std::string folder;   // absolute; or a GGUF file
   std::string weights;  // the fingerprint (runtime/fingerprint.h) of weights_files()
   QuantConfig quant{};  // how the run rounded the weights; base "none": not at all
 };
@@ -24,8 +24,8 @@ std::string adapter_base_json(const AdapterBase& base);
 // Nothing if the adapter folder has no such file. An Error names file and member.
 std::optional<AdapterBase> read_adapter_base(const std::string& adapter);
 
-// The files with the weights of a model folder, or of a GGUF file.
-std::vector<std::string> weights_files(const std::string& folder);
+// The files with a model's weights.
+std::vector<std::string> weights_files(const std::string& model);
 
 // What an error about a base advises: how to name the right one, and how to use another nevertheless.
 struct BaseAdvice {

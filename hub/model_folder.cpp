@@ -18,9 +18,15 @@ std::vector<int64_t> dims_of(const Shape& shape) {
 
 }  // namespace
 
+bool is_model_path(const std::string& path) {
+  std::error_code none;
+  return !path.empty() && (fs::is_directory(path, none) || is_gguf(path));
+}
+
 std::string find_model_folder(const std::string& given, const std::string& start) {
   if (is_gguf(given)) return given;
   const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
+  check(!fs::is_regular_file(folder), folder.string(), ": is neither a folder nor a GGUF file");
   check(fs::is_directory(folder), folder.string(), ": no such folder");
   for (const fs::path& candidate : {folder, folder / "model"})
     if (fs::exists(candidate / "config.json")) return candidate.string();

@@ -12,8 +12,12 @@
 
 namespace flatshard {
 
-// Resolves a model folder from a command line: `given`, or its folder model/ if it is a run folder. If
-// `given` is "", the model of the last run (last_run.h).
+// Whether a model may be at this path: a folder, or a GGUF file (gguf/gguf_file.h), which every program takes
+// for a model folder.
+bool is_model_path(const std::string& path);
+
+// Resolves a model from a command line: a GGUF file, or a model folder: `given`, or its folder model/ if it
+// is a run folder. If `given` is "", the model of the last run (last_run.h).
 std::string find_model_folder(const std::string& given, const std::string& start = ".");
 
 // The parameters of a model: [parameter list][parameter].

@@ -1,6 +1,7 @@
 #include "hub/published_weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "checkpoint/float_values.h"
@@ -31,8 +32,20 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::string published_config_path(const std::string& model) {
+  return is_gguf(model) ? model : model + "/config.json";
+}
+
 ModelConfig read_published_config(const std::string& model) {
-  return is_gguf(model) ? read_gguf_config(GgufFile(model)) : read_hf_config(model + "/config.json");
+  std::error_code none;
+  check(is_model_path(model) || !std::filesystem::is_regular_file(model, none), model,
+        ": is neither a folder nor a GGUF file");
+  return is_gguf(model) ? read_gguf_config(GgufFile(model)) : read_hf_config(published_config_path(model));
+}
+
+std::optional<QuantizationConfig> read_published_quantization(const std::string& model) {
+  if (is_gguf(model)) return {};
+  return read_quantization_config(published_config_path(model));
 }
 
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config) {
@@ -53,10 +66,9 @@ TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& conf
 }
 
 std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config) {
-  if (is_gguf(folder)) return {};
-  const std::string path = folder + "/config.json", head = param_names(config.family).head + ".weight";
-  const std::optional<QuantizationConfig> quantization = read_quantization_config(path);
+  const std::optional<QuantizationConfig> quantization = read_published_quantization(folder);
   if (!quantization) return {};
+  const std::string path = published_config_path(folder), head = param_names(config.family).head + ".weight";
   const TensorFolder tensors(folder, kWeightsStem);
   const QuantizedTensors quantized(tensors.path(), model_tensors(tensors, config));
   check(!quantized.empty(), path, ": has quantization_config, but ", tensors.path(),
@@ -173,6 +185,11 @@ const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
   }
   for (const double s : sum) mean.push_back(static_cast<float>(s / static_cast<double>(rows)));
   return mean;
+}
+
+DType PublishedWeights::gguf_dtype(const std::string& name) const {
+  const std::optional<GgmlType> type = ggml_type_of(gguf_->find(of_gguf_.at(name).name)->type);
+  return type == GgmlType::f32 ? DType::f32 : type == GgmlType::f16 ? DType::f16 : DType::bf16;
 }
 
 std::string PublishedWeights::describe() const {

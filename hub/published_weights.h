@@ -24,8 +24,12 @@
 
 namespace flatshard {
 
+// The file that describes a published model: its config.json, or the GGUF file.
+std::string published_config_path(const std::string& model);
 // The config of a published model.
 ModelConfig read_published_config(const std::string& model);
+// Its quantization_config, if its config.json has one.
+std::optional<QuantizationConfig> read_published_quantization(const std::string& model);
 
 // A folder's tensors by the model's names, without the ignored ones.
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
@@ -45,6 +49,8 @@ class PublishedWeights {
   // Bytes [first, first + count) of a part of a 4-bit weight (hub/quantized/quantized_part.h).
   void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
   const QuantizedTensors& quantized() const { return quantized_; }
+  // Of a parameter of a GGUF file: the dtype that its values have there, or 16 bits if they are quantized.
+  DType gguf_dtype(const std::string& name) const;
   // "model.safetensors, BF16, 4-bit nf4"
   std::string describe() const;
 

@@ -441,7 +441,8 @@ void evaluate_preference(const Options& o, const ModelSource& source, Device dev
   for (const LossSum& loss : losses_of_answers(o, source, source, device, world))
     answers.push_back({.sum = -loss.sum, .tokens = loss.targets});
   if (!o.reference.empty()) {
-    const std::vector<LossSum> before = losses_of_answers(o, ModelSource(o.reference), source, device, world);
+    const std::vector<LossSum> before =
+        losses_of_answers(o, find_model(o.reference, ""), source, device, world);
     for (size_t i = 0; i < answers.size(); ++i) answers[i].reference = -before[i].sum;
   }
   check(!answers.empty(), o.data, " has no pairs");

@@ -15,6 +15,7 @@
 #include <climits>
 
 #include "checkpoint/new_folder.h"
+#include "hub/gguf/gguf_tokenizer.h"
 #include "runtime/byte_progress.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
@@ -116,7 +117,7 @@ std::vector<Option> options_of(Options& o) {
        {.type = "SHARE", .shows_default = true, .needs = {"--eval-out"}}},
       {"--tokenizer",
        &o.encoder.tokenizer,
-       "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte",
+       "folder of a model or tokenizer, its tokenizer.json, or a GGUF file; without it a token is a byte",
        {.type = "PATH"}},
       {"--train-tokenizer",
        &o.train_tokenizer,
@@ -412,6 +413,7 @@ void prepare(Options o, const Streams& streams) {
   const std::vector<DatasetFile> files = weighted(o, paths);
   for (const std::string& out : outputs(o)) make_folder_of(out);
   if (o.train_tokenizer > 0) train_tokenizer(o, files);
+  o.encoder.tokenizer = tokenizer_folder_of(o.encoder.tokenizer);
   const SampleEncoder encoder(o.encoder);
   const DatasetOptions options{.encoder = o.encoder,
                                .split = split_of(o),

@@ -255,8 +255,10 @@ TEST_CASE("a model is found with its adapter, from the folders given or from the
   write_whole_file(config, text);
   CHECK(test::error_of([&] { find_model(folder + "/run", ""); }) ==
         config + ": base_model_name_or_path is \"" + folder +
-            "/missing\", which is not a folder: give the folder of the base and, with --adapter, " + folder +
-            "/run/adapter");
+            "/missing\", which is neither a folder nor a GGUF file: give the folder or GGUF file of the base "
+            "and, with "
+            "--adapter, " +
+            folder + "/run/adapter");
   fs::create_directory_symlink(base, folder + "/missing");
   for (const ModelSource& found :
        {find_model(folder + "/run", ""), find_model("", folder + "/run/adapter")}) {

@@ -8,8 +8,7 @@
 #include "hub/hf_config.h"
 #include "runtime/byte_progress.h"
 #include "runtime/text.h"
-#include "tools/ckpt/ckpt_commands.h"
-#include "tools/ckpt/tensor_sets.h"
+#include "tools/ckpt/model_output.h"
 
 namespace flatshard {
 namespace {
@@ -79,17 +78,68 @@ void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, const Lin
     }
 }
 
+// Compares the values of two models, one of which is a GGUF file at least.
+void diff_values(const TensorSets& a, const TensorSets& b, Tally& tally, std::ostream* terminal,
+                 const Lines& lines) {
+  Arena tables("tables", Device::cpu());  // only counts
+  constexpr int64_t kWidth = sizeof(float);
+  ByteProgress progress(kWidth * Model(a.config(), tables).parameter_count(), terminal);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const SafetensorsSpec& spec : specs_of(b.config())) shapes[spec.name] = spec.shape;
+  const std::unique_ptr<PublishedWeights> left = weights_of(a), right = weights_of(b);
+  const auto reader = [](PublishedWeights& weights, const std::string& name) {
+    return
+        [&weights, name](int64_t first, int64_t count, float* to) { weights.read(name, first, count, to); };
+  };
+  const auto note = [&](const std::string& line, double size) {
+    if (tally.where.empty() || size > tally.largest) tally.largest = size, tally.where = line;
+    lines(line);
+  };
+  for (const SafetensorsSpec& spec : specs_of(a.config())) {
+    const auto other = shapes.extract(spec.name);
+    if (other.empty()) {
+      ++tally.only_one;
+      lines(str(spec.name, ": only in ", a.path()));
+      continue;
+    }
+    const SafetensorsEntry one{.name = spec.name, .dtype = "", .shape = spec.shape, .bytes = {}};
+    if (other.mapped() != spec.shape) {
+      ++tally.different;
+      note(str(spec.name, ": ", in_brackets(spec.shape), " and ", in_brackets(other.mapped()),
+               ", not comparable"),
+           std::numeric_limits<double>::infinity());
+      continue;
+    }
+    const TensorDifference d =
+        difference(element_count(one), reader(*left, spec.name), reader(*right, spec.name),
+                   [&](int64_t elements) { progress.add(kWidth * elements); });
+    ++(d.equal_bits ? tally.equal : tally.different);
+    if (!d.equal_bits) note(str(spec.name, ": ", describe(d, one, one)), d.largest_relative);
+  }
+  for (const auto& [name, shape] : shapes) {
+    ++tally.only_one;
+    lines(str(name, ": only in ", b.path()));
+  }
+}
+
 }  // namespace
 
 bool diff(const std::string& a, const std::string& b, bool all, const Console& console) {
   const TensorSets left(a), right(b);
-  ByteProgress progress(left.bytes(), console.terminal);
+  const bool of_values = left.is_gguf() || right.is_gguf();
+  for (const TensorSets* sets : {&left, &right})
+    check(!of_values || !sets->has_adapters(), sets->path(), ": is an adapter, which a GGUF file is not");
   Tally tally;
   const Lines lines = [&](const std::string& line) {
     if (all) console.out << line << '\n';
   };
-  for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress, lines);
-  for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, lines);
+  if (of_values) {
+    diff_values(left, right, tally, console.terminal, lines);
+  } else {
+    ByteProgress progress(left.bytes(), console.terminal);
+    for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress, lines);
+    for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, lines);
+  }
   if (!all && !tally.where.empty()) console.out << "largest difference: " << tally.where << '\n';
   if (const int64_t lines_left = tally.different + tally.only_one; !all && lines_left > 1)
     console.out << "with --all: " << with_commas(lines_left) << " lines, one of each tensor\n";
@@ -99,11 +149,13 @@ bool diff(const std::string& a, const std::string& b, bool all, const Console& c
     others.push_back(
         str("only ", (left.state() ? left : right).path(), " is a checkpoint with training state"));
   if (hf_config_json(left.config(), DType::f32) != hf_config_json(right.config(), DType::f32))
-    others.push_back("config.json describes different models");
+    others.push_back(of_values ? "the configs describe different models"
+                               : "config.json describes different models");
   for (const std::string& line : others) console.out << printable(line) << '\n';
   console.out << "tensors: " << with_commas(tally.equal) << " equal bit for bit, "
               << with_commas(tally.different) << " different, " << with_commas(tally.only_one)
-              << " in one folder only; other differences: " << others.size() << '\n';
+              << (of_values ? " in one model only" : " in one folder only")
+              << "; other differences: " << others.size() << '\n';
   return tally.different + tally.only_one == 0 && others.empty();
 }
 

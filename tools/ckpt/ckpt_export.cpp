@@ -20,13 +20,13 @@ OutputTensors merged_outputs(const TensorSets& base, PublishedWeights* weights, 
   for (OutputTensor& output : outputs) {
     const auto found = rest.find(output.spec.name);
     if (found == rest.end()) continue;
-    check(found->second->shape == output.spec.shape, checkpoint.weights().path(), ": ",
-          printable(output.spec.name), " differs in shape from that in ", base.weights().path(),
+    check(found->second->shape == output.spec.shape, checkpoint.weights_path(), ": ",
+          printable(output.spec.name), " differs in shape from that in ", base.weights_path(),
           "; omit --base if the run extended the vocabulary");
     output = float_output(output.spec.name, *found->second, output.spec.dtype);
     rest.erase(found);
   }
-  check(rest.empty(), base.weights().path(), ": ", rest.empty() ? "" : printable(rest.begin()->first),
+  check(rest.empty(), base.weights_path(), ": ", rest.empty() ? "" : printable(rest.begin()->first),
         " is missing; ", checkpoint.path(),
         " has it; check that --base is the model that the run started from");
   return outputs;
@@ -46,8 +46,8 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   NewFolder folder(options.to);
   HfConfigChanges changes{.weights = options.dtype};
   std::unique_ptr<PublishedWeights> weights;
-  if (options.dtype && !source.has_adapters()) {
-    weights = four_bit_weights_of(source);
+  if (source.is_gguf() || (options.dtype && !source.has_adapters())) {
+    weights = quantized_weights_of(source);
     if (weights) changes.quantization = "";
   }
   const int64_t bytes =
@@ -56,7 +56,7 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   for (const char* name : {kAdapterConfigName, kAdapterBaseName})
     if (const fs::path file = source.folder() / name; source.has_adapters() && fs::exists(file))
       folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));
-  write_documents(folder, source.folder(), changes, read_tokenizer_files(source.path()));
+  write_documents(folder, source, changes, read_tokenizer_files(source.path()));
   finish(folder, bytes, options, console);
 }
 
@@ -71,19 +71,20 @@ void merge(const std::string& run, const std::optional<std::string>& base, bool 
     console.out << path << ": the latest of " << checkpoints << ", none of which has an evaluation loss\n";
   check(verify(path, console), path, ": is damaged and cannot be merged");
   if (fs::exists(fs::path(path) / kAdapterConfigName))
-    return merge_adapter(find_model(base.value_or(""), path, {.other = other_base, .as_stored = true}), {},
-                         options, console);
+    return merge_adapter(find_model(base.value_or(""), path,
+                                    {.other = other_base, .as_stored = true, .naming = "with --base"}),
+                         {}, options, console);
   if (!base) return export_model(path, options, console);
   const TensorSets checkpoint(path), onto(*base);
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
   NewFolder folder(options.to);
-  const std::unique_ptr<PublishedWeights> weights = four_bit_weights_of(onto);
+  const std::unique_ptr<PublishedWeights> weights = quantized_weights_of(onto);
   HfConfigChanges changes{.weights = options.dtype};
   if (weights) changes.quantization = "";
   const int64_t bytes =
       write_tensors(folder, kWeightsStem, merged_outputs(onto, weights.get(), checkpoint, options.dtype),
                     options.shard_bytes, console);
-  write_documents(folder, onto.folder(), changes, read_tokenizer_files(onto.path()));
+  write_documents(folder, onto, changes, read_tokenizer_files(onto.path()));
   finish(folder, bytes, options, console);
 }
 

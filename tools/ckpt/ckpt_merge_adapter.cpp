@@ -70,7 +70,7 @@ OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights,
                               QuantizingSource* requantize) {
   OutputTensors outputs;
   const QuantizedTensors& quantized = weights.quantized();
-  const TensorEntries& entries = base.sets().front().entries;
+  const TensorEntries entries = base.is_gguf() ? TensorEntries{} : base.sets().front().entries;
   for (OutputTensor& output : outputs_of(base, dtype, &weights)) {
     const std::string name = output.spec.name;
     const bool keeps_format = requantize && quantized.weights().contains(name);
@@ -150,7 +150,7 @@ void merge_adapter(const ModelSource& source, const Requantization& requantizati
   HfConfigChanges changes{.weights = options.dtype};
   if (adapter.vocab() != base.config().vocab) changes.vocab = adapter.vocab();
   if (is_quantized && !requantize) changes.quantization = "";
-  write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
+  write_documents(folder, base, changes, adapted_tokenizer_files(source));
   if (requantize) {
     PublishedWeights written(folder.unfinished(), model, adapter.vocab());
     report_rounding(error_of(written, *weights, merged, adapter), requantization.forced, console);

@@ -9,8 +9,9 @@ namespace {
 
 constexpr char kAbout[] =
     "Inspects, verifies and compares checkpoints, and exports them as model folders.\n\n"
-    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), a run folder, which\n"
-    "stands for its latest checkpoint, or RUN/best, its checkpoint with the lowest evaluation loss.";
+    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), a GGUF file, a run "
+    "folder,\n"
+    "which stands for its latest checkpoint, or RUN/best, its checkpoint with the lowest evaluation loss.";
 constexpr char kExitCodes[] =
     "Exit code: 0 on success, 1 if verify finds damage or diff finds a difference, 2 after an error.";
 
@@ -162,9 +163,10 @@ class Commands {
               given.pop_back();
               check(!std::filesystem::exists(words_.second), words_.second,
                     ": already exists, and is OUT, the folder to create: ", kUsage);
-              merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back(),
-                                       {.other = words_.other_base, .as_stored = true}),
-                            words_.requantization, export_options(words_), console_);
+              merge_adapter(
+                  find_model(given.size() == 2 ? given[0] : "", given.back(),
+                             {.other = words_.other_base, .as_stored = true, .naming = "before the adapter"}),
+                  words_.requantization, export_options(words_), console_);
             })};
   }
   Command quantize_command() {
@@ -211,7 +213,7 @@ class Commands {
   }
 
   static Option dir(const char* name, std::string& word) {
-    return {name, &word, "checkpoint, model folder or run folder", {.type = "", .required = true}};
+    return {name, &word, "checkpoint, model folder, GGUF file or run folder", {.type = "", .required = true}};
   }
   Option run_folder() { return {"RUN", &words_.first, "run folder", {.type = "", .required = true}}; }
   Option new_folder() { return {"OUT", &words_.second, kNewFolder, {.type = "", .required = true}}; }

@@ -57,7 +57,7 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   NewFolder folder(options.to);
   OutputTensors outputs;
   DType compute = DType::bf16;
-  for (OutputTensor& output : outputs_of(sets, options.dtype, nullptr)) {
+  for (OutputTensor& output : outputs_of(sets, options.dtype, weights.get())) {
     if (!source.weights().contains(output.spec.name)) {
       outputs.push_back(std::move(output));
       continue;
@@ -73,8 +73,7 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   config.format.compute = compute;
   // A list replaces the default of transformers, which is the head.
   if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
-  write_documents(folder, sets.folder(),
-                  {.weights = options.dtype, .quantization = quantization_config_json(config)},
+  write_documents(folder, sets, {.weights = options.dtype, .quantization = quantization_config_json(config)},
                   read_tokenizer_files(sets.path()));
   console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n";
   finish(folder, bytes, options, console);

@@ -6,8 +6,7 @@
 #include "checkpoint/float_values.h"
 #include "runtime/byte_progress.h"
 #include "runtime/text.h"
-#include "tools/ckpt/ckpt_commands.h"
-#include "tools/ckpt/tensor_sets.h"
+#include "tools/ckpt/model_output.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {
@@ -45,6 +44,18 @@ void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
   }
 }
 
+// Reads the values of a GGUF file, and reports the first of each tensor that is not finite.
+void note_non_finite(const TensorSets& gguf, std::vector<std::string>& problems) {
+  const std::unique_ptr<PublishedWeights> weights = weights_of(gguf);
+  std::vector<float> values(static_cast<size_t>(kValueBlock));
+  for (const SafetensorsSpec& spec : specs_of(gguf.config()))
+    note(problems, [&] {
+      const int64_t all = element_count({.name = spec.name, .dtype = "", .shape = spec.shape, .bytes = {}});
+      for (int64_t first = 0; first < all; first += kValueBlock)
+        weights->read(spec.name, first, std::min(kValueBlock, all - first), values.data());
+    });
+}
+
 }  // namespace
 
 bool verify(const std::string& folder, const Console& console) {
@@ -65,17 +76,20 @@ bool verify(const std::string& folder, const Console& console) {
   note(problems, [&] {
     const TensorSets sets(path);
     for (const std::string& line : mismatches(sets)) problems.push_back(line);
+    if (sets.is_gguf() && problems.empty()) note_non_finite(sets, problems);
     for (const TensorSet& set : sets.sets()) note_non_finite(set, problems);
   });
-  const bool is_there = fs::is_directory(path) && (!had_sums || fs::exists(sums_file));
+  const bool is_there = is_model_path(path) && (!had_sums || fs::exists(sums_file));
   check(problems.empty() || is_there, path,
         ": was removed while it was read, as a run that saves removes old checkpoints (checkpoint.keep): "
         "verify again");
   for (const std::string& problem : problems) console.out << printable(problem) << '\n';
   console.out << path << ": "
               << (!problems.empty() ? str(problems.size(), problems.size() == 1 ? " problem" : " problems")
-                  : needs_sums      ? str("no problems; checksums of ", human_bytes(bytes), " match")
-                               : "no problems; names and shapes match config.json, no checksums to verify")
+                  : needs_sums
+                      ? str("no problems; checksums of ", human_bytes(bytes), " match")
+                      : str("no problems; names and shapes match ",
+                            fs::is_directory(path) ? "config.json" : "its keys", ", no checksums to verify"))
               << '\n';
   return problems.empty();
 }

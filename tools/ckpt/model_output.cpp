@@ -6,6 +6,7 @@
 #include <set>
 
 #include "checkpoint/float_values.h"
+#include "model/names.h"
 #include "runtime/byte_progress.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -89,8 +90,8 @@ std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets) {
   return std::make_unique<PublishedWeights>(sets.path(), Model(sets.config(), tables), sets.config().vocab);
 }
 
-std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets) {
-  if (quantized_in(sets.sets().front()).empty()) return nullptr;
+std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets) {
+  if (!sets.is_gguf() && quantized_in(sets.sets().front()).empty()) return nullptr;
   return weights_of(sets);
 }
 
@@ -103,6 +104,13 @@ ReadValues reader_of(PublishedWeights& weights) {
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights) {
   OutputTensors outputs;
+  if (sets.is_gguf()) {
+    for (SafetensorsSpec& spec : specs_of(sets.config())) {
+      spec.dtype = dtype.value_or(weights->gguf_dtype(spec.name));
+      outputs.push_back(values_output(spec, reader_of(*weights)));
+    }
+    return outputs;
+  }
   TensorEntries rest = sets.sets().front().entries;
   const std::vector<std::string> names = quantized_in(sets.sets().front()).names();
   const std::set<std::string> parts(names.begin(), names.end());
@@ -156,10 +164,17 @@ int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTen
   return layout.file_bytes();
 }
 
-void write_documents(const NewFolder& folder, const std::filesystem::path& from,
-                     const HfConfigChanges& changes, const TokenizerFiles& tokenizer_files) {
-  const std::string config = (from / kConfigName).string();
-  folder.write(kConfigName, changed_hf_config(read_whole_file(config, kMostHfConfigBytes), config, changes));
+void write_documents(const NewFolder& folder, const TensorSets& from, const HfConfigChanges& changes,
+                     const TokenizerFiles& tokenizer_files) {
+  const std::string path = published_config_path(from.path());
+  std::string config;
+  if (from.is_gguf()) {
+    const std::string embedding = param_names(from.config().family).embedding + ".weight";
+    config = hf_config_json(from.config(), weights_of(from)->gguf_dtype(embedding));
+  } else {
+    config = read_whole_file(path, kMostHfConfigBytes);
+  }
+  folder.write(kConfigName, changed_hf_config(config, path, changes));
   for (const auto& [name, content] : tokenizer_files) folder.write(name, content);
 }
 

@@ -41,17 +41,17 @@ OutputTensors quantized_outputs(QuantizingSource& source, const std::string& nam
 // Refuses a folder whose tensors do not match its config.json.
 void check_whole(const TensorSets& sets);
 
-// The values of a folder's weights. Its tensors must be exactly those of its config.json.
+// The values of a model's weights. Its tensors must be exactly those of its config.json.
 std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets);
-// The same for a folder with 4-bit weights; null for any other.
-std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets);
+// The same for a folder with 4-bit weights, and for a GGUF file; null for any other.
+std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets);
 ReadValues reader_of(PublishedWeights& weights);
 
 // What a dequantized weight is rounded to: 16 bits, unless another dtype is wanted.
 DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted);
 
-// All tensors of a folder in model order, followed by foreign ones. 4-bit weights are
-// dequantized with `weights`, or copied if it is null.
+// All tensors of a folder in model order, followed by foreign ones. 4-bit weights are dequantized with
+// `weights`, or copied if it is null, as it may be except for a GGUF file.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);
 
@@ -59,9 +59,9 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
                       int64_t shard_bytes, const Console& console);
 
-// Writes the config.json of a folder, with changes, and the tokenizer files.
-void write_documents(const NewFolder& folder, const std::filesystem::path& from,
-                     const HfConfigChanges& changes, const TokenizerFiles& tokenizer_files);
+// Writes the config.json of a model, with changes, and the tokenizer files.
+void write_documents(const NewFolder& folder, const TensorSets& from, const HfConfigChanges& changes,
+                     const TokenizerFiles& tokenizer_files);
 
 // Renames the new folder to its final name, and prints a line.
 void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console);

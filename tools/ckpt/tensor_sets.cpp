@@ -82,12 +82,15 @@ std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
 
 fs::path folder_meant(const std::string& given) {
   const fs::path path = named_checkpoint(given);
-  check(fs::is_directory(path), given, ": no such folder");
+  check(is_model_path(path.string()), given,
+        fs::exists(path) ? ": is neither a folder nor a GGUF file" : ": no such folder");
+  if (!fs::is_directory(path)) return path;
   return fs::exists(path / kConfigName) ? path : find_checkpoint(path.string());
 }
 
 TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
-  config_ = read_hf_config((path_ / kConfigName).string());
+  config_ = read_published_config(path_.string());
+  if (!fs::is_directory(path_)) return;
   if (const fs::path state = path_ / TrainState::kFileName; fs::exists(state))
     state_ = read_train_state(state.string());
   has_adapters_ = fs::exists(path_ / kAdapterConfigName);

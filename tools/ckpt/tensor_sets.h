@@ -1,7 +1,7 @@
 #pragma once
-// The folders that `ckpt` reads, with a model's tensors and their description: a checkpoint (checkpoints.h),
-// a model folder (model_folder.h), an adapter folder (adapter_folder.h) with the config.json of its base, or
-// a run folder, which stands for its latest checkpoint.
+// What `ckpt` reads, a model's tensors and their description: a checkpoint (checkpoints.h), a model folder
+// (model_folder.h), a GGUF file (gguf/gguf_file.h), an adapter folder (adapter_folder.h) with the config.json
+// of its base, or a run folder, which stands for its latest checkpoint.
 
 #include <filesystem>
 #include <map>
@@ -30,13 +30,15 @@ class TensorSets {
 
   std::string path() const { return path_.string(); }
   const std::filesystem::path& folder() const { return path_; }
+  // Whether it is a GGUF file, which has no sets: its weights are read as values (published_weights.h).
+  bool is_gguf() const { return sets_.empty(); }
   const ModelConfig& config() const { return config_; }
   // Whether the weights are those of adapters, by PEFT's names (adapter_folder.h).
   bool has_adapters() const { return has_adapters_; }
   const std::optional<TrainState>& state() const { return state_; }  // of a checkpoint
   const std::vector<TensorSet>& sets() const { return sets_; }       // the weights first
-  const TensorFolder& weights() const { return sets_.front().tensors; }
-  int64_t bytes() const;  // of all tensors
+  std::string weights_path() const { return is_gguf() ? path() : sets_.front().tensors.path(); }
+  int64_t bytes() const;  // of all tensors of the sets
 
  private:
   std::filesystem::path path_;
@@ -49,8 +51,8 @@ class TensorSets {
 // The 4-bit weights of a set; none unless it is the set of weights.
 QuantizedTensors quantized_in(const TensorSet& set);
 
-// Resolves a run folder to its latest checkpoint, and RUN/best to its best; other folders are returned as
-// they are.
+// Resolves a run folder to its latest checkpoint, and RUN/best to its best; other folders and GGUF files are
+// returned as they are.
 std::filesystem::path folder_meant(const std::string& given);
 // Whether a folder is a run folder, which has checkpoints.
 bool is_run(const std::string& folder);

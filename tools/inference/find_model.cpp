@@ -55,7 +55,7 @@ void add_base(ModelSource& source, bool is_named, const BaseChoice& choice) {
   if (!is_named) source.notes.push_back("base      " + source.folder);
   const std::optional<AdapterBase> recorded = read_adapter_base(source.adapter);
   if (!recorded || !recorded->quant.base || choice.as_stored) return;
-  if (read_quantization_config(source.folder + '/' + kConfigName)) return;  // has 4-bit weights
+  if (read_published_quantization(source.folder)) return;  // has 4-bit weights
   source.quant = recorded->quant;
   source.notes.push_back(str(is_named ? "base      " : "          ", "rounded to ", *source.quant.base,
                              " as in training; --base-as-stored leaves its weights as they are"));
@@ -82,8 +82,9 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
     check(!found.empty(), adapter, ": not an adapter folder (no ", kAdapterConfigName, ")");
   }
   const bool is_named = !adapter.empty() && !given.empty();
-  const BaseAdvice advice{.right = is_named ? "give the folder of that model"
-                                            : "give the folder of the base and, with --adapter, " + found,
+  const std::string naming = !base.naming.empty() ? base.naming : "and, with --adapter, " + found;
+  const BaseAdvice advice{.right = is_named ? "give the folder or GGUF file of that model"
+                                            : "give the folder or GGUF file of the base " + naming,
                           .other = "with --other-base another model, such as one that was rounded since"};
   ModelSource source(is_named ? find_model_folder(named_checkpoint(given).string(), start)
                               : find_base(found, base.other, advice),

@@ -11,6 +11,7 @@ namespace flatshard {
 struct BaseChoice {
   bool other = false;      // accept a base with other weights than those that the adapter was trained on
   bool as_stored = false;  // do not round its weights to 4 bits as the run did
+  std::string naming{};    // how the command line names a base, for errors; "": FOLDER --adapter ADAPTER
 };
 
 // `given` is a model folder, an adapter folder, a checkpoint (RUN/best and RUN/latest name one), or a run,

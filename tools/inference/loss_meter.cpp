@@ -12,7 +12,7 @@ namespace {
 ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
   ModelConfig config = read_model_config(source);
   check(seq_len >= 1 && seq_len <= config.max_positions, "--seq-len is ", seq_len, ", must be from 1 to ",
-        config.max_positions, ", the positions of ", source.folder, "/config.json");
+        config.max_positions, ", the positions of ", published_config_path(source.folder));
   config.context = seq_len;
   return config;
 }

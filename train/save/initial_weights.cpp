@@ -12,9 +12,6 @@
 namespace flatshard {
 namespace {
 
-// The file that describes a published model.
-std::string config_path(const std::string& model) { return is_gguf(model) ? model : model + "/config.json"; }
-
 // Takes the keys of a section from a published file, except the free ones. A key that the config sets too
 // must agree.
 void take_keys(LoadedConfig& loaded, Config& published, const std::string& section, const std::string& path,
@@ -69,7 +66,7 @@ void take_published_model(LoadedConfig& loaded) {
   take_adapter(loaded);
   Config& c = loaded.config;
   if (c.init_from.empty()) return;
-  const std::string path = config_path(c.init_from);
+  const std::string path = published_config_path(c.init_from);
   Config published;
   published.model = read_published_config(c.init_from);
   const bool has_vocab = loaded.origin.at("model.vocab") != "default";
@@ -141,7 +138,7 @@ std::string describe_initial_weights(const RunSetup& setup, const World& world) 
   const bool there = model.empty() || is_gguf(model) || std::filesystem::exists(stem, none) ||
                      std::filesystem::exists(stem + ".index.json", none);
   if (there) return open_initial_weights(setup, world).lines;
-  return str("from      ", config_path(model),
+  return str("from      ", published_config_path(model),
              "; its weights are not there: a run needs them, a plan does not\n");
 }
 
@@ -173,7 +170,7 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
   const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
   ModelDocuments documents{
       .config_json = hf_config_json(setup.model, DType::f32,
-                                    folder.empty() || is_gguf(folder) ? "" : config_path(folder)),
+                                    folder.empty() || is_gguf(folder) ? "" : published_config_path(folder)),
       .tokenizer_files = {}};
   if (setup.has_adapters()) {
     const bool merges = !setup.config.adapter.empty() && !continues_adapter(setup.config);

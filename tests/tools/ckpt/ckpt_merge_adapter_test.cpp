@@ -84,8 +84,9 @@ TEST_CASE("a merge finds the base by the adapter's config, and takes the adapter
   fs::create_directories(work + "/run");
   fs::copy(adapter_of("llama"), adapter);
   fs::copy(base_of("llama"), work + "/base");
-  check_refused({"merge-adapter", work + "/run", "--out", work + "/out"},
-                "base_model_name_or_path is \"tests/golden/folders/llama\", which is not a folder");
+  check_refused(
+      {"merge-adapter", work + "/run", "--out", work + "/out"},
+      "base_model_name_or_path is \"tests/golden/folders/llama\", which is neither a folder nor a GGUF file");
   const std::string config = adapter + "/adapter_config.json", named = "tests/golden/folders/llama";
   std::string text = read_file(config);
   text.replace(text.find(named), named.size(), work + "/base");

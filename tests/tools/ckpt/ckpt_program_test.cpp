@@ -43,7 +43,7 @@ TEST_CASE("inspect describes a run, a checkpoint and a model folder") {
   const Ran of_damaged = ckpt({"inspect", run});
   CHECK(has(of_damaged.out, "  step-2  " + run + "/step-2/train_state.json: cannot open: No such file"));
   CHECK(has(of_damaged.out, "\n  step-4  "));
-  check_refused({"inspect", "ckpt_made/corpus.tok"}, "no such folder");
+  check_refused({"inspect", "ckpt_made/corpus.tok"}, "corpus.tok: is neither a folder nor a GGUF file");
   check_refused({"inspect", "ckpt_made"}, "has no checkpoint");
 }
 
