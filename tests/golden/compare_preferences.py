@@ -100,7 +100,7 @@ class Data:
         for i, chat in enumerate(chats):
             prompt, completion = self.of_chat(chat["prompt"], chat["chosen" if i % 2 else "rejected"])
             old = preferences.answer_logps(self.model, prompt, completion)
-            old = (old + 0.25 * torch.randn_like(old)).tolist()
+            old = (old + 0.25 * torch.randn_like(old)).clamp(max=0).tolist()
             advantage = (0.9, -1.1, -0.6, 1.3, -0.8, 0.7)[i]
             ids.append(dict(prompt=prompt, completion=completion, old_logps=old, advantage=advantage))
             records.append(dict(prompt_ids=prompt, completion_ids=completion, logprobs=old, advantage=advantage))

@@ -8,6 +8,7 @@
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "text/data/kept_files.h"
+#include "text/data/rollout.h"
 #include "text/data/token_file.h"
 
 namespace flatshard {
@@ -38,6 +39,19 @@ std::unique_ptr<const TokenColumn> column_of(const TokenFile& file, const std::s
   return std::make_unique<const TokenColumn>(path, file.whole_size(), identity, remedy_of(file.path()));
 }
 
+void check_logprobs(const TokenColumn& column, int64_t tokens) {
+  constexpr int64_t kMostRead = 1 << 20;
+  std::vector<float> values;
+  for (int64_t begin = 0; begin < tokens; begin += std::ssize(values)) {
+    values.resize(static_cast<size_t>(std::min(tokens - begin, kMostRead)));
+    column.read(begin, values);
+    for (size_t i = 0; i < values.size(); ++i)
+      check(values[i] <= kMostLogProbability, column.path(), ": has ", values[i], " for token ",
+            begin + static_cast<int64_t>(i), ", must be a log-probability, at most ", kMostLogProbability,
+            ": make ", column.path(), " and its token file again");
+  }
+}
+
 }  // namespace
 
 std::string logprobs_path(const std::string& token_file) { return token_file + ".logprobs"; }
@@ -50,7 +64,9 @@ std::unique_ptr<const TokenColumn> advantages_of(const TokenFile& file) {
 std::unique_ptr<const TokenColumn> logprobs_of(const TokenFile& file) {
   const Columns columns = columns_of(file);
   if (!columns.has_logprobs) return {};
-  return column_of(file, logprobs_path(file.path()), columns.identity);
+  std::unique_ptr<const TokenColumn> column = column_of(file, logprobs_path(file.path()), columns.identity);
+  check_logprobs(*column, file.whole_size());
+  return column;
 }
 
 void AnswerColumnWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> trained,

@@ -22,7 +22,7 @@ std::string advantages_path(const std::string& token_file);
 
 // An Error if the file is not one of rollouts, or the column is missing or belongs to another.
 std::unique_ptr<const TokenColumn> advantages_of(const TokenFile& file);
-// Null if its records had no log-probabilities.
+// Null if its records had no log-probabilities. An Error too if one is above kMostLogProbability (rollout.h).
 std::unique_ptr<const TokenColumn> logprobs_of(const TokenFile& file);
 
 // One value for each trained token of a document; without log-probabilities these are empty, and of a

@@ -51,6 +51,16 @@ std::vector<float> numbers_of(const ordered_json& json, const char* name, const 
   return numbers;
 }
 
+// Negative log-likelihoods would have ratios so small that nothing is learned.
+std::vector<float> logprobs_of(const ordered_json& json, const std::string& where) {
+  std::vector<float> logprobs = numbers_of(json, "logprobs", where);
+  for (size_t i = 0; i < logprobs.size(); ++i)
+    check(logprobs[i] <= kMostLogProbability, where, ": \"logprobs\" has ", logprobs[i], " for token ", i + 1,
+          " of the completion, must be at most ", kMostLogProbability,
+          ": if they are negative log-likelihoods, change their sign");
+  return logprobs;
+}
+
 // Reads what tells how good the answer was: exactly one of three.
 void read_advantage(const ordered_json& json, const std::string& where, Rollout& rollout) {
   int found = 0;
@@ -84,7 +94,7 @@ Rollout rollout_of(const Record& record) {
   drop_null_members(json);
   Rollout rollout;
   read_advantage(json, where, rollout);
-  if (json.contains("logprobs")) rollout.values.logprobs = numbers_of(json, "logprobs", where);
+  if (json.contains("logprobs")) rollout.values.logprobs = logprobs_of(json, where);
   if (json.contains("prompt_ids") || json.contains("completion_ids")) {
     rollout.prompt = tokens_of(json, "prompt_ids", where);
     rollout.completion = tokens_of(json, "completion_ids", where);

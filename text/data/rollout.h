@@ -4,8 +4,8 @@
 //   {"prompt_ids": [1, 2], "completion_ids": [3, 4], "advantages": [0.5, 0.1]}
 //   {"prompt": ..., "completion": ..., "reward": 1, "group": 7}
 // Prompt and completion are texts, messages or tokens. `logprobs` are the log-probabilities with which the
-// tokens of the completion were sampled; without them they are those of the model before the step. Of
-// rewards, the records of a group, which have the same prompt, follow one another.
+// tokens of the completion were sampled, at most kMostLogProbability; without them they are those of the
+// model before the step. Of rewards, the records of a group, which have the same prompt, follow one another.
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +16,10 @@
 #include "text/data/corpus.h"
 
 namespace flatshard {
+
+// No probability is above 1. In fp32, a logit less the logarithm of the sum rounds to at most this for logits
+// up to 2^13.
+inline constexpr float kMostLogProbability = 1e-3f;
 
 // One value for each trained token of a rollout.
 struct RolloutValues {

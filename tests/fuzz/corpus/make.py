@@ -542,7 +542,7 @@ def make_answers():
     lines("group_list", answer | {"reward": 1, "group": [1]})
     lines("group_returns", *({"reward": 1, "group": g} | answer for g in (1, 2, 1)))
     lines("few_advantages", ids | {"advantages": [1]})
-    lines("some_logprobs", ids | {"advantage": 1, "logprobs": [1, 1]}, ids | {"advantage": 1})
+    lines("some_logprobs", ids | {"advantage": 1, "logprobs": [-1, -1]}, ids | {"advantage": 1})
     lines("large_advantage", ids | {"advantage": 1e39})
     lines("large_token", ids | {"prompt_ids": [2**31]} | {"advantage": 1})
     lines("unknown_token", ids | {"prompt_ids": [2**31 - 1]} | {"advantage": 1})

@@ -80,3 +80,16 @@ TEST_CASE("the error for a record that is no rollout names its line, and what it
   CHECK(test::error_of([] { rollout_of({.text = "a", .where = "a.txt"}); }) ==
         "a.txt: is a text, and a rollout is a JSON object");
 }
+
+TEST_CASE("a log-probability is not above 0, but for rounding") {
+  const auto error_for = [](const std::string& value) {
+    return error(R"({"prompt":"a","completion":"b","advantage":1,"logprobs":[-5.5,)" + value + "]}");
+  };
+  for (const char* possible : {"0", "-0.0", "-80", "1e-6", "0.001"}) CHECK(error_for(possible) == "");
+  CHECK(test::missing_from(error_for("5.25"), {"a.jsonl:3: ", "\"logprobs\" has 5.25 for token 2",
+                                               "at most 0.001", "negative log-likelihoods"}) == "");
+  CHECK(test::missing_from(error_for("0.0011"), {"0.0011", "at most 0.001"}) == "");
+  CHECK(error_for("NaN").starts_with("a.jsonl:3: "));   // as Python writes it
+  CHECK(error_for("null").starts_with("a.jsonl:3: "));  // as a table has it
+  CHECK(error_for("1e999").starts_with("a.jsonl:3: "));
+}
