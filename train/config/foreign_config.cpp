@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "runtime/check.h"
+#include "runtime/problems.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/fields.h"
@@ -112,6 +113,13 @@ struct Given {
   int line = 0;
 
   std::string name() const { return path.substr(path.rfind('.') + 1); }
+  bool is_empty() const { return value.empty() && items.empty(); }
+  // The values, in lower case.
+  std::vector<std::string> words() const {
+    std::vector<std::string> all;
+    for (const std::string& word : items.empty() ? std::vector{value} : items) all.push_back(lower(word));
+    return all;
+  }
   std::string text() const {
     std::string all;
     for (const std::string& item : items) all += (all.empty() ? "" : ", ") + item;
@@ -126,6 +134,7 @@ struct Default {
 struct Trainer {
   const char* name;
   std::vector<Default> defaults;
+  bool nests_scales = false;  // quantizes the scales of 4-bit weights, too
 };
 
 const std::vector<Default> kOfTransformers{{"optimizer.betas", "[0.9, 0.999]"},
@@ -133,9 +142,9 @@ const std::vector<Default> kOfTransformers{{"optimizer.betas", "[0.9, 0.999]"},
                                            {"optimizer.grad_clip", "1.0"},
                                            {"data.packing", "\"none\""}};
 
-Trainer with(const char* name, std::vector<Default> own) {
+Trainer with(const char* name, std::vector<Default> own, bool nests_scales = false) {
   own.insert(own.end(), kOfTransformers.begin(), kOfTransformers.end());
-  return {name, own};
+  return {name, own, nests_scales};
 }
 
 // What files of TRL leave out is written here as SFTConfig has it.
@@ -146,15 +155,18 @@ const Trainer kTrl = with("TRL", {{"optimizer.lr", "2e-5"},
                                   {"data.train_on", "\"all\""},
                                   {"schedule.kind", "\"linear\""},
                                   {"train.recompute", "true"}}),
-              kAxolotl = with("axolotl", {{"schedule.kind", "\"cosine\""},
-                                          {"data.train_on", "\"assistant\""},
-                                          {"train.epochs", "1.0"}}),
+              kAxolotl = with("axolotl",
+                              {{"schedule.kind", "\"cosine\""},
+                               {"data.train_on", "\"assistant\""},
+                               {"train.epochs", "1.0"}},
+                              true),
               kTorchtune{"torchtune",
                          {{"optimizer.betas", "[0.9, 0.999]"},
                           {"optimizer.no_decay", "[]"},
                           {"optimizer.grad_clip", "0.0"},
                           {"schedule.kind", "\"constant\""},
-                          {"data.packing", "\"none\""}}};
+                          {"data.packing", "\"none\""}},
+                         true};
 
 const Trainer& trainer_of(const std::vector<Given>& all) {
   const auto has = [&](const char* name) {
@@ -171,22 +183,31 @@ class Converter {
 
   std::string convert() {
     for (const Given& g : given_) translate(g);
+    set_precision();
+    set_adapters();
     for (const Default& d : trainer_.defaults) add_default(d);
     set_periods();
     set_length();
     set_batch();
     drop_without_effect();
+    problems_.raise();
     return account() + toml();
   }
 
  private:
   void translate(const Given& g) {
-    if (g.value.empty() && g.items.empty()) return leave(g, "is empty");
+    if (g.is_empty()) return leave(g, "is empty");
+    if (by_rule(g)) return;
     if (const Field* own = own_field(g)) return copy(g, *own);
     const ForeignKey* const row = foreign_key(g.path);
-    if (row == nullptr) return leave(g, "is not known here");
-    if (by_rule(g)) return;
-    if (*row->key == 0) return leave(g, row->value);
+    if (row == nullptr) return refuse(g, "is not known, and may change what is trained");
+    if (*row->key == 0 || row->same != nullptr) {
+      const std::vector<std::string> words = g.words();
+      const bool is_same = std::all_of(words.begin(), words.end(),
+                                       [&](const std::string& word) { return row->means_same(word); });
+      if (is_same) return leave(g, *row->key == 0 ? row->value : "is so without being set");
+      if (*row->key == 0) return refuse(g, str("has no counterpart: ", row->value));
+    }
     const Field& field = *field_of(row->key);
     if (*row->value == 0) return copy(g, field);
     if (const std::optional<std::string> clause = clause_for(g, row->value)) return set(g, row->key, *clause);
@@ -196,49 +217,58 @@ class Converter {
                          (meaning.starts_with("a folder") || meaning.starts_with("the folder") ||
                           meaning.starts_with("a .") || meaning.starts_with("a file"));
     if (is_path && !flag_in(g.value) && !number_in(g.value)) return copy(g, field, row->value);
-    leave(g, str(row->key, " = ", row->value));
+    leave_or_refuse(g, field, str("is ", row->key, " here: ", row->value));
   }
 
   // Keys whose meaning depends on more than their value. Returns whether it has dealt with this one.
   bool by_rule(const Given& g) {
-    const std::string name = lower(g.name()), value = lower(g.value);
-    const std::optional<bool> on = flag_in(g.value);
-    if (name == "gradient_accumulation_steps" || name == "grad_accum_steps") {
-      accumulation_ = number_in(g.value);
-      if (accumulation_) mapped_.push_back(line_of(g, "train.total_batch_size"));
-      return accumulation_.has_value();
-    }
+    const std::string name = lower(g.name()), path = lower(g.path), value = g.words().front();
+    const std::optional<bool> on = flag_in(value);
+    if (name == "gradient_accumulation_steps" || name == "grad_accum_steps") return set_accumulation(g);
+    if (name == "num_processes" || name == "nproc_per_node" || name == "world_size") return check_ranks(g);
     if ((name == "max_steps" || name == "max_steps_per_epoch") && number_in(g.value).value_or(0) <= 0)
       return left(g, "no limit on steps");
+    if ((name == "eval_steps" && has_strategy("eval_strategy", "evaluation_strategy")) ||
+        (name == "save_steps" && has_strategy("save_strategy", "save_strategy")))
+      return left(g, "the strategy is another");
     if (name == "eval_strategy" || name == "evaluation_strategy" || name == "save_strategy")
       return by_strategy(g, value, name == "save_strategy");
-    if (contains(lower(g.path), "optim") && (name == "optim" || name == "optimizer" || name == "_component_"))
+    if (contains(path, "optim") && (name == "optim" || name == "optimizer" || name == "_component_"))
       return set_optimizer(g, value);
-    if (contains(lower(g.path), "lr_scheduler") &&
-        (name.starts_with("lr_scheduler") || name == "_component_"))
+    if (path == "loss._component_") return set_loss(g, value);
+    if (path == "model._component_" && contains(value, "qlora")) return set_four_bit(g, true);
+    if (path == "model._component_" && contains(value, "dora"))
+      return refuse(g, "adapters are LoRA; DoRA does not exist"), true;
+    if (contains(path, "lr_scheduler") && (name.starts_with("lr_scheduler") || name == "_component_"))
       return set_schedule(g, value);
-    if ((name == "bf16" || name == "fp16") && (on.value_or(false) || value == "auto" || value == "full"))
-      return set(g, "precision.compute", quoted(name)), true;
-    if ((name == "bf16" || name == "fp16") && on) {
-      computes_fp32_ = true;
-      return mapped_.push_back(line_of(g, "precision.compute")), true;
-    }
+    if (name == "warmup_steps" && number_in(value).value_or(1) < 1 && number_in(value) > 0.0)
+      return copy(g, *field_of("schedule.warmup_ratio")), true;
+    if (name == "bf16" || name == "bfloat16" || name == "fp16" || name == "float16")
+      return set_compute(g, contains(name, "bf") ? "\"bf16\"" : "\"fp16\"", value);
     if (name == "evals_per_epoch" || name == "saves_per_epoch") return by_epoch(g, name == "saves_per_epoch");
     if (name == "path" && value.ends_with(".model"))
       return left(g, "the tokenizer is that of model.init_from");
     if (name == "dtype" || name == "torch_dtype") return set_dtype(g, value);
+    if (name == "bnb_4bit_compute_dtype") {
+      const char* const dtype = dtype_in(value);
+      return dtype != nullptr && (set(g, "quant.compute", quoted(dtype)), true);
+    }
     if (name == "adam_beta1" || name == "adam_beta2") {
-      betas_[name.back() - '1'] = number_in(g.value).value_or(betas_[name.back() - '1']);
+      if (!number_in(g.value)) return refuse(g, "must be a number"), true;
+      betas_[name.back() - '1'] = *number_in(g.value);
       set_again("optimizer.betas", str('[', betas_[0], ", ", betas_[1], ']'));
       mapped_.push_back(line_of(g, "optimizer.betas"));
       return true;
     }
-    if (name == "adapter" || name == "use_peft")
-      return on && !*on ? left(g, "no adapter") : (mapped_.push_back(line_of(g, "lora.rank")), true);
-    if (name == "load_in_4bit" || name == "quantize_base") {
-      if (on.value_or(false)) return set(g, "quant.base", "\"nf4\""), true;
-      return left(g, "the base is not quantized");
-    }
+    if (name == "adapter" || name == "use_peft" || name == "use_peft_lora") return set_adapter(g, value);
+    if (name == "load_in_4bit" || name == "use_4bit_quantization" || name == "quantize_base")
+      return on && set_four_bit(g, *on);
+    if (name == "model_type" && contains(value, "for")) return left(g, "the folder model.init_from decides");
+    if (name == "chat_template" && value == "tokenizer_default")
+      return left(g, "the chat template is that of the tokenizer's folder");
+    if ((name == "add_special_tokens" || name == "append_concat_token") && has("chat_template_format"))
+      return left(g, "special tokens of a conversation are those of its chat template");
+    if (name == "lora_target_modules" && contains(g.value, ",")) return split_targets(g);
     if (name == "lora_attn_modules" || name == "apply_lora_to_mlp" || name == "apply_lora_to_output")
       return add_targets(g, name, on.value_or(false));
     if (name == "lora_target_modules" && !g.items.empty() && set_.contains("lora.targets"))
@@ -252,20 +282,114 @@ class Converter {
     return false;
   }
 
+  bool has(const char* name) const {
+    return std::any_of(given_.begin(), given_.end(),
+                       [&](const Given& g) { return lower(g.name()) == name && !g.is_empty(); });
+  }
+
+  // Whether the key, which has two names, asks for something else than events every so many steps.
+  bool has_strategy(const char* name, const char* other) const {
+    return std::any_of(given_.begin(), given_.end(), [&](const Given& g) {
+      return (g.name() == name || g.name() == other) && !g.is_empty() && lower(g.value) != "steps";
+    });
+  }
+
+  bool set_accumulation(const Given& g) {
+    const std::optional<double> n = number_in(g.value);
+    const double most = most_sequences();
+    if (!n || *n != std::floor(*n) || *n < 1 || *n > most)
+      return refuse(g, str("must be a whole number from 1 to ", most)), true;
+    accumulation_ = static_cast<int64_t>(*n);
+    return mapped_.push_back(line_of(g, "train.total_batch_size")), true;
+  }
+
+  // The launcher starts ranks, and the batch of other trainers depends on how many.
+  bool check_ranks(const Given& g) {
+    if (number_in(g.value) == static_cast<double>(ranks_))
+      return left(g, str("start them with --launch \"mpirun -np ", ranks_, '"'));
+    refuse(g, str("is not the ", counted(ranks_, "rank"), " for which this converts: give --ranks ", g.text(),
+                  ", and start as many with --launch \"mpirun -np ", g.text(), '"'));
+    return true;
+  }
+
+  bool set_loss(const Given& g, const std::string& value) {
+    if (value.ends_with("dpoloss")) return set(g, "train.loss", "\"dpo\""), true;
+    return (value.ends_with("crossentropyloss") || contains(value, "cewithchunkedoutputloss")) &&
+           left(g, "the loss is the cross-entropy");
+  }
+
+  bool set_compute(const Given& g, const char* dtype, const std::string& value) {
+    const std::optional<bool> on = flag_in(value);
+    if (on.value_or(false) || value == "auto" || value == "full")
+      return set(g, "precision.compute", dtype), true;
+    if (!on) return false;
+    computes_fp32_ = true;
+    return mapped_.push_back(line_of(g, "precision.compute")), true;
+  }
+  // Switches decide over the dtype in which weights are loaded.
+  void set_precision() {
+    if (!dtype_.empty() && set_.emplace("precision.compute", flatshard::quoted(dtype_)).second) return;
+    if (computes_fp32_) set_.emplace("precision.compute", "\"fp32\"");
+  }
+
+  bool set_adapter(const Given& g, const std::string& value) {
+    const std::optional<bool> on = flag_in(value);
+    if (!on && value != "lora" && value != "qlora") return false;
+    adapts_ = on.value_or(true);
+    if (!*adapts_) return left(g, "no adapter");
+    mapped_.push_back(line_of(g, "lora.rank"));
+    four_bit_ |= value == "qlora";
+    return true;
+  }
+  bool set_four_bit(const Given& g, bool on) {
+    if (!on) return left(g, "the base is not quantized");
+    four_bit_ = true;
+    return mapped_.push_back(line_of(g, "quant.base")), true;
+  }
+  // Keys of adapters and of 4-bit weights have an effect only where a switch asks for them.
+  void set_adapters() {
+    if (&trainer_ == &kAxolotl) adapts_ = adapts_.value_or(false);
+    const bool continues = set_.contains("model.adapter"), has_rank = set_.contains("lora.rank");
+    const bool adapts = adapts_.value_or(has_rank) || continues;
+    if (continues)
+      drop_section("lora.", "model.adapter is continued as it is");
+    else if (!adapts)
+      drop_section("lora.", "no adapters are asked for");
+    else if (!has_rank)
+      problems_.add(name_ + ": adapters are asked for, but not of which rank: add lora_r");
+    if (!four_bit_) return drop_section("quant.", "4-bit weights are not asked for");
+    if (!adapts)
+      problems_.add(name_ +
+                    ": 4-bit weights are asked for, but no adapters, which alone can be trained on them");
+    set_.emplace("quant.base", "\"nf4\"");
+    if (trainer_.nests_scales && set_.emplace("quant.double", "true").second)
+      defaults_.push_back("quant.double = true");
+  }
+
+  bool split_targets(const Given& g) {
+    Given each = g;
+    for (size_t begin = 0; begin <= g.value.size();) {
+      const size_t end = std::min(g.value.find(',', begin), g.value.size());
+      each.items.push_back(g.value.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return copy(each, *field_of("lora.targets")), true;
+  }
+
   // A number per epoch, which is a fraction of the run once the number of epochs is known.
   bool by_epoch(const Given& g, bool saves) {
     const double times = number_in(g.value).value_or(0);
-    if (times <= 0) return false;
+    if (times <= 0 || times > kMostSteps) return false;
     (saves ? saves_per_epoch_ : evals_per_epoch_) = times;
     mapped_.push_back(line_of(g, saves ? "checkpoint.save_every" : "train.eval_every"));
     return true;
   }
   void set_periods() {
-    if (computes_fp32_) set_.emplace("precision.compute", "\"fp32\"");
-    const auto epochs = set_.find("train.epochs");
-    if (epochs == set_.end()) return;
+    const auto found = set_.find("train.epochs");
+    const double epochs = found == set_.end() ? 0 : number_in(found->second).value_or(0);
+    if (epochs <= 0) return;
     const auto add_period = [&](const char* key, const char* each, double per_epoch) {
-      const double fraction = 1 / (per_epoch * number_in(epochs->second).value_or(1));
+      const double fraction = 1 / (per_epoch * epochs);
       if (per_epoch == 1)
         set_.emplace(each, "true");
       else if (per_epoch > 0)
@@ -278,17 +402,24 @@ class Converter {
   bool by_strategy(const Given& g, const std::string& value, bool saves) {
     const std::string each = saves ? "checkpoint.save_each_epoch" : "train.eval_each_epoch";
     if (value == "epoch") return set(g, each, "true"), true;
-    if (value == "no" || value == "false") {
-      if (saves) return set(g, "checkpoint.save_every", "0"), true;
-      return left(g, "no evaluation");
-    }
+    if (value == "no" || value == "false")
+      return set(g, saves ? "checkpoint.save_every" : "train.eval_every", "0"), true;
     return left(g, saves ? "save_steps says how often" : "eval_steps says how often");
+  }
+
+  // Whether a name such as adamw_torch_fused says no more than what set_optimizer() reads, and who made the
+  // kernels: galore_adamw does.
+  static bool is_plain(std::string name) {
+    for (const std::string part : {"bitsandbytes", "bnb", "torch", "optim", "adamw", "lion", "paged", "8bit",
+                                   "32bit", "fused", "apex", "hf", "xla", "npu"})
+      for (size_t at; (at = name.find(part)) != name.npos;) name.erase(at, part.size());
+    return name.find_first_not_of("._") == name.npos;
   }
 
   bool set_optimizer(const Given& g, const std::string& value) {
     const bool is_8bit = contains(value, "8bit"), is_paged = contains(value, "paged"),
                is_lion = contains(value, "lion"), is_adamw = contains(value, "adamw");
-    if (!is_lion && !is_adamw) return false;
+    if ((!is_lion && !is_adamw) || !is_plain(value)) return false;
     const std::string base = is_lion ? "lion" : "adamw";
     for (const std::string& name : optimizer_names()) {
       const OptimizerChoice choice = optimizer_named(name).value();
@@ -307,13 +438,18 @@ class Converter {
     return false;
   }
 
+  static const char* dtype_in(const std::string& value) {
+    return contains(value, "bf16") || contains(value, "bfloat16")  ? "bf16"
+           : contains(value, "fp16") || contains(value, "float16") ? "fp16"
+           : contains(value, "fp32") || contains(value, "float32") ? "fp32"
+                                                                   : nullptr;
+  }
   bool set_dtype(const Given& g, const std::string& value) {
-    const char* const ours = contains(value, "bf16") || contains(value, "bfloat16")  ? "bf16"
-                             : contains(value, "fp16") || contains(value, "float16") ? "fp16"
-                             : contains(value, "fp32") || contains(value, "float32") ? "fp32"
-                                                                                     : nullptr;
-    if (ours == nullptr) return false;
-    return set(g, "precision.compute", quoted(ours)), true;
+    if (value == "auto") return left(g, "master weights are fp32, whatever the dtype of the folder");
+    const char* const ours = dtype_in(value);
+    if (ours == nullptr || (!dtype_.empty() && dtype_ != ours)) return false;
+    dtype_ = ours;
+    return mapped_.push_back(line_of(g, "precision.compute, unless bf16 or fp16 sets it")), true;
   }
 
   // torchtune names the layers of attention and asks for those of the MLP by switches.
@@ -334,7 +470,7 @@ class Converter {
   // "\"none\" for false": the setting that a row of the table gives for this value.
   static std::optional<std::string> clause_for(const Given& g, const std::string& meaning) {
     static const std::regex clause(R"re(("[^"]*"|true|false|[0-9]+)( for (stage )?([A-Za-z0-9_]+))?)re");
-    const std::string value = lower(g.value);
+    const std::string value = g.words().size() == 1 ? g.words().front() : "";
     for (std::sregex_iterator it(meaning.begin(), meaning.end(), clause), end; it != end; ++it) {
       const std::string ours = (*it)[1], theirs = lower((*it)[4]);
       if (theirs.empty() ? ours == quoted(value) : theirs == value) return ours;
@@ -354,6 +490,7 @@ class Converter {
     }
     return found;
   }
+  double most_sequences() const { return field_of("train.total_batch_size")->bounds.most; }
   const Field* field_of(const std::string& key) const {
     for (const Field& field : fields_)
       if (field.key == key) return &field;
@@ -362,17 +499,33 @@ class Converter {
 
   void copy(const Given& g, const Field& field, const char* remark = "") {
     const std::optional<std::string> toml = std::visit(AsToml{field, g.value, g.items}, field.slot);
-    if (!toml) return leave(g, str("does not fit ", field.key, ", ", field.help));
+    if (!toml) return leave_or_refuse(g, field, str("does not fit ", field.key, ", ", field.help));
+    const std::optional<double> number = g.items.empty() ? number_in(g.value) : std::nullopt;
+    if (number && (*number < field.bounds.least || *number > field.bounds.most))
+      return refuse(g, str("is outside the bounds of ", field.key, ", ", field.bounds.least, " to ",
+                           field.bounds.most));
     set(g, field.key, *toml, remark);
   }
   void set(const Given& g, const std::string& key, const std::string& toml, const std::string& remark = "") {
     const auto [at, is_new] = set_.emplace(key, toml);
-    if (!is_new && at->second != toml) return leave(g, str(key, " is ", at->second, " already"));
+    if (!is_new && at->second != toml)
+      return leave_or_refuse(g, *field_of(key), str("sets ", key, ", which is ", at->second, " already"));
     mapped_.push_back(line_of(g, key + (remark.empty() ? "" : ", " + remark)));
   }
   void set_again(const std::string& key, const std::string& toml) { set_[key] = toml; }
   void leave(const Given& g, const std::string& why) { left_.push_back(line_of(g, why)); }
   bool left(const Given& g, const std::string& why) { return leave(g, why), true; }
+  void refuse(const Given& g, const std::string& why) {
+    problems_.add(str(name_, ':', g.line, ": ", printable(g.path), " = ", g.text(), ": ", why,
+                      "; to convert without it, remove it"));
+  }
+  // A key without a translation.
+  void leave_or_refuse(const Given& g, const Field& field, const std::string& why) {
+    const OnResume rule = field.on_resume->rule;
+    const bool is_trained =
+        (rule != OnResume::noted && rule != OnResume::silent) || field.key == "model.init_from";
+    is_trained ? refuse(g, why) : leave(g, why);
+  }
   std::string line_of(const Given& g, const std::string& what) const {
     return str(g.line, ": ", printable(g.path), g.text().empty() ? "" : " = " + g.text(), "  ->  ", what);
   }
@@ -390,12 +543,16 @@ class Converter {
 
   void set_batch() {
     const auto per_device = set_.find("train.batch_size_per_device");
-    const double micro = per_device == set_.end() ? 1 : *number_in(per_device->second),
-                 total = micro * accumulation_.value_or(1) * ranks_;
-    const std::string toml = str(static_cast<int64_t>(total));
+    const int64_t micro =
+        per_device == set_.end() ? 1 : static_cast<int64_t>(number_in(per_device->second).value_or(1));
+    const std::string of =
+        str(micro, " per device x ", accumulation_, " accumulated x ", counted(ranks_, "rank"));
+    const int64_t total = micro * accumulation_ * ranks_;  // of factors up to 2^18, 2^18 and 2^20
+    if (const double most = most_sequences(); static_cast<double>(total) > most)
+      problems_.add(str(name_, ": the batch has ", total, " sequences, ", of, ", must have at most ", most));
+    const std::string toml = str(total);
     if (set_.emplace("train.total_batch_size", toml).second)
-      notes_.push_back(str("train.total_batch_size = ", toml, ": ", micro, " per device x ",
-                           accumulation_.value_or(1), " accumulated x ", counted(ranks_, "rank"),
+      notes_.push_back(str("train.total_batch_size = ", toml, ": ", of,
                            ranks_ == 1 ? " (--ranks N for another number)" : ""));
   }
 
@@ -403,13 +560,14 @@ class Converter {
   void drop(const std::string& key, const char* why) {
     if (set_.erase(key) > 0) notes_.push_back(str(key, " is left out: ", why));
   }
+  void drop_section(const std::string& section, const char* why) {
+    for (const Field& field : fields_)
+      if (field.key.starts_with(section)) drop(field.key, why);
+  }
   void drop_without_effect() {
     if (!set_.contains("data.eval"))
       for (const char* key : {"train.eval_every", "train.eval_each_epoch", "train.stop_after_no_improvement"})
         drop(key, "there is no data.eval");
-    if (!set_.contains("lora.rank"))
-      for (const char* key : {"lora.alpha", "lora.dropout", "lora.targets", "quant.base", "quant.double"})
-        drop(key, "there is no lora.rank");
     if (const auto compute = set_.find("precision.compute");
         compute != set_.end() && compute->second != "\"fp32\"")
       drop("precision.tf32", "precision.compute is not fp32");
@@ -456,9 +614,13 @@ class Converter {
   int ranks_;
   std::map<std::string, std::string> set_{};  // key -> TOML
   std::vector<std::string> mapped_{}, left_{}, defaults_{}, notes_{}, targets_{};
-  std::optional<double> accumulation_{};
+  Problems problems_{};
+  int64_t accumulation_ = 1;
   double evals_per_epoch_ = 0, saves_per_epoch_ = 0;
   bool computes_fp32_ = false;  // unless another key names a dtype
+  std::string dtype_{};         // of the weights as they are loaded
+  std::optional<bool> adapts_{};
+  bool four_bit_ = false;
   std::array<double, 2> betas_{0.9, 0.999};
 };
 
@@ -504,6 +666,11 @@ std::string converted_config(const std::string& path, int ranks) {
   std::vector<Given> all;
   add(all, parse_yaml_mapping(read_whole_file(path, kMostFileBytes), name, YamlLists::of_mappings_too), "");
   check(!all.empty(), name, ": has no keys");
+  for (const Given& given : all)
+    check(given.path != "compute_environment" && given.path != "distributed_type", name, ':', given.line,
+          ": ", given.path,
+          " is a key of accelerate's configuration file, which is not converted: train --accelerate ", name,
+          " my.toml reads it");
   replace_references(all);
   return Converter(name, std::move(all), ranks).convert();
 }

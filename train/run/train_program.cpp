@@ -261,8 +261,8 @@ std::vector<Option> options_of(CommandLine& line) {
       {"--from",
        &line.from,
        "print another trainer's config (a YAML file of axolotl, a recipe of torchtune, or an SFTConfig of "
-       "TRL as "
-       "YAML or JSON) as one of ours, with every key that was mapped or was not, and exit",
+       "TRL as YAML or JSON) as one of ours, with every key that was mapped or does not affect what is "
+       "trained, and exit; any other key is an error",
        {.type = "FILE"}},
       {"--overwrite", &line.overwrite,
        "start although run.dir has the results of an earlier run, and replace them"},
