@@ -203,4 +203,8 @@ TEST_CASE("an accelerate file is overridden by the config file and the command l
           "a.yaml: num_processes is 3, but this run has 1 rank: start it with --launch \"mpirun -np 3\"") !=
           std::string::npos,
       refused.output);
+  const std::string other = workshop.train(1, "--accelerate a.yaml --print-config").output;
+  CHECK_MESSAGE(
+      has(other, "# a.yaml: num_processes is 3: start as many ranks, with --launch \"mpirun -np 3\"\n"),
+      other);
 }

@@ -58,6 +58,11 @@ const std::set<std::string> kOfLauncher{"dynamo_config",
                                         "rdzv_backend",
                                         "same_network",
                                         "tpu_env"};
+// Keys with which configs of trainers are told from files of accelerate.
+const std::set<std::string> kOfTrainers{
+    "base_model",       "checkpointer",     "datasets",
+    "learning_rate",    "micro_batch_size", "model_name_or_path",
+    "num_train_epochs", "output_dir",       "per_device_train_batch_size"};
 // Switches that must be off here, and what their being on asks for.
 const std::map<std::string, std::string> kMustBeOff{
     {"tpu_use_cluster", "TPUs"}, {"tpu_use_sudo", "TPUs"}, {"downcast_bf16", "TPUs"}};
@@ -96,7 +101,7 @@ class Reader {
     set("precision.compute", quoted(choice("mixed_precision", kPrecisions, "NO")), "mixed_precision");
     if (const std::optional<int64_t> n = number("num_processes")) {
       check(*n >= 1 && *n <= INT32_MAX, origin_of("num_processes"), ": num_processes is ", *n,
-            ", must be at least 1");
+            ", must be from 1 to ", INT32_MAX);
       settings_.processes = static_cast<int>(*n);
     }
     check(kind != "one" || settings_.processes.value_or(1) == 1, origin_of("num_processes"),
@@ -304,7 +309,12 @@ void add(std::map<std::string, Given>& given, const YamlEntry& entry, const std:
 AccelerateSettings read_accelerate_config(const std::string& path) {
   const std::string name = printable(path);
   std::map<std::string, Given> given;
-  for (const YamlEntry& entry : parse_yaml_mapping(read_whole_file(path, kMostFileBytes), name)) {
+  const std::string text = read_whole_file(path, kMostFileBytes);
+  for (const YamlEntry& entry : parse_yaml_mapping(text, name, YamlLists::of_mappings_too))
+    check(!kOfTrainers.contains(entry.key), name, ':', entry.line, ": ", entry.key,
+          " is a key of a trainer's config, not of accelerate: train --from ", name,
+          " converts one of axolotl, torchtune or TRL");
+  for (const YamlEntry& entry : parse_yaml_mapping(text, name)) {
     check_kind(entry, name);
     check(!entry.key.starts_with("fsdp_") || entry.key == "fsdp_config", name, ':', entry.line, ": ",
           printable(entry.key), " must be a member of fsdp_config");

@@ -62,6 +62,9 @@ LoadedConfig load_checked(ReadConfig read, World& world) {
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
                    ", but this run has ", counted(world.size(), "rank"),
                    ": start it with --launch \"mpirun -np ", ranks, '"');
+  else if (ranks != world.size())
+    loaded.replaced.push_back(str(source.accelerate, ": num_processes is ", ranks,
+                                  ": start as many ranks, with --launch \"mpirun -np ", ranks, '"'));
   for (std::string* const path : {&loaded.config.init_from, &loaded.config.adapter})
     problems.attempt([&] { *path = named_checkpoint(*path).string(); });
   const std::string folder = loaded.config.init_from;

@@ -230,11 +230,22 @@ TEST_CASE("an accelerate file that cannot be followed is refused with file and l
            {"tpu_use_sudo: true\n", "a.yaml:1: tpu_use_sudo is for TPUs"},
            {"compute_environment: AMAZON_SAGEMAKER\n",
             "a.yaml:1: compute_environment is \"AMAZON_SAGEMAKER\", must be LOCAL_MACHINE"},
-           {"num_processes: 0\n", "a.yaml:1: num_processes is 0, must be at least 1"},
+           {"num_processes: 0\n", "a.yaml:1: num_processes is 0, must be from 1 to 2147483647"},
+           {"num_processes: 4294967297\n",
+            "a.yaml:1: num_processes is 4294967297, must be from 1 to 2147483647"},
            {"num_processes: 2\n", "a.yaml:1: num_processes is 2, but distributed_type NO is one process"}}) {
     CAPTURE(text);
     CHECK_MESSAGE(error_of(text).starts_with(error), error_of(text));
   }
+}
+
+TEST_CASE("a trainer's config is answered with the option that converts it") {
+  if (lacks_yaml()) return;
+  for (const char* line :
+       {"base_model: m", "datasets:\n  - path: a.jsonl\n    type: chat_template", "learning_rate: 1"})
+    CHECK_MESSAGE(test::missing_from(error_of(str("num_processes: 1\n", line, "\n")),
+                                     {"a.yaml:2: ", "train --from ", "a.yaml converts"}) == "",
+                  line);
 }
 
 TEST_CASE("FSDP_ environment variables set the keys that they name and no others") {
