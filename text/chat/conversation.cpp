@@ -96,6 +96,36 @@ ordered_json renamed(ordered_json turn) {
           {"content", turn["value"]}};
 }
 
+// The text of a member of Alpaca's records; "" if it is missing or null.
+std::string text_member(const ordered_json& json, const char* name) {
+  const auto found = json.find(name);
+  if (found == json.end() || found->is_null()) return "";
+  check(found->is_string(), '"', name, "\" is of type ", found->type_name(), ", must be a string");
+  return *found;
+}
+
+std::vector<ordered_json> alpaca_messages(const ordered_json& json) {
+  std::vector<ordered_json> messages;
+  const auto add = [&](const char* role, std::string text) {
+    messages.push_back({{"role", role}, {"content", std::move(text)}});
+  };
+  if (const std::string system = text_member(json, "system"); !system.empty()) add("system", system);
+  if (const auto history = json.find("history"); history != json.end() && !history->is_null()) {
+    check(history->is_array(), "\"history\" is of type ", history->type_name(), ", must be a list of turns");
+    for (const ordered_json& turn : *history) {
+      check(turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string(),
+            "a turn of \"history\" must be a list of two texts, a question and its answer");
+      add("user", turn[0]);
+      add("assistant", turn[1]);
+    }
+  }
+  const std::string instruction = text_member(json, "instruction"), input = text_member(json, "input");
+  check(json.contains("output"), "has an \"instruction\", but no \"output\"");
+  add("user", instruction + (instruction.empty() || input.empty() ? "" : "\n") + input);
+  add("assistant", text_member(json, "output"));
+  return messages;
+}
+
 // Reads the messages, or the two texts of a record without any.
 std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& record) {
   std::vector<ordered_json> messages;
@@ -104,9 +134,12 @@ std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& re
   } else if (json.contains("conversations")) {
     append_messages(json["conversations"], "conversations", messages);
     for (ordered_json& turn : messages) turn = renamed(turn);
+  } else if (json.contains("instruction") && !json.contains("prompt")) {
+    return alpaca_messages(json);
   } else {
     check(json.contains("prompt") && json.contains("completion"),
-          "a record must have \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
+          "a record must have \"messages\", \"conversations\", \"prompt\" and \"completion\", or "
+          "\"instruction\" and \"output\"");
     const ordered_json &prompt = json["prompt"], &completion = json["completion"];
     record.has_prompt = true;
     if (prompt.is_string() && completion.is_string()) {

@@ -40,13 +40,16 @@ struct Conversation {
 //   {"conversations": [{"from": "human", "value": "..."}, ...]}
 //   {"prompt": [messages], "completion": [messages]}
 //   {"prompt": "...", "completion": "..."}
-// with `tools`, `documents` and `chat_template_kwargs` in the first three. image_parts.h says how messages
-// show images.
+//   {"instruction": "...", "input": "...", "output": "..."}
+// with `tools`, `documents` and `chat_template_kwargs` in all but the fourth. image_parts.h says how messages
+// show images. The last form is Alpaca's, read as LLaMA-Factory reads it: the user says the instruction, a
+// line break and the input, unless that is missing or empty; the assistant, the output. `system` is a message
+// before them, and `history` a list of earlier turns [["question", "answer"], ...].
 struct ChatRecord {
   Conversation conversation;
-  bool has_prompt = false;         // a record of the last two forms, which has a prompt that is not trained
+  bool has_prompt = false;         // a record of the third or fourth form: its prompt is not trained
   size_t prompt_messages = 0;      // how many messages belong to the prompt
-  std::string prompt, completion;  // of the last form, which has no messages
+  std::string prompt, completion;  // of the fourth form, which has no messages
 };
 
 // An Error begins with `where`, which names the file and the line. Paths of images are relative to `folder`.

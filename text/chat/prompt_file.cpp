@@ -44,7 +44,7 @@ void read_conversation(PromptRecord& record, const std::string& folder) {
 void read_text(const Json& json, PromptRecord& record) {
   const auto prompt = json.find("prompt");
   check(prompt != json.end() && prompt->is_string(), record.where,
-        ": has neither \"messages\" or \"conversations\" nor a string \"prompt\"");
+        ": has neither \"messages\", \"conversations\" or \"instruction\" nor a string \"prompt\"");
   record.prompt = record.question = prompt->get<std::string>();
   const auto completion = json.find("completion");
   if (completion == json.end()) return;
@@ -58,7 +58,8 @@ PromptRecord record_of(const std::string& line, const std::string& where, const 
   check(json.is_object(), where, ": must be an object");
   drop_null_members(json);
   PromptRecord record{.where = where, .json = line};
-  if (json.contains("messages") || json.contains("conversations"))
+  if (json.contains("messages") || json.contains("conversations") ||
+      (json.contains("instruction") && !json.contains("prompt")))
     read_conversation(record, folder);
   else
     read_text(json, record);

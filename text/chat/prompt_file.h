@@ -1,9 +1,9 @@
 #pragma once
 // Files of prompts: JSON lines, each an object with one of
 //   "prompt": "text"                     and perhaps "completion": "text"
-//   "messages" or "conversations": [...] as in text/chat/conversation.h; if the last message is the
-//   assistant's,
-//                                        it is what the model is expected to answer, not part of the prompt
+//   "messages", "conversations" or "instruction": as in text/chat/conversation.h; if the last message is the
+//                                        assistant's, it is what the model is expected to answer, not part
+//                                        of the prompt
 
 #include <functional>
 #include <map>

@@ -19,8 +19,13 @@ namespace {
 
 constexpr int64_t kMostTemplateBytes = int64_t{1} << 20;
 
-bool is_conversation(const Record& record) {
-  return has_member(record.text, {"messages", "conversations", "prompt"}, record.where);
+bool is_conversation(const Record& record, const std::string& text_field) {
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return has_member(record.text, names, record.where);
+  };
+  if (!has({"messages", "conversations", "prompt", "instruction"})) return false;
+  // Alpaca's records may have their text with headers, too; then the field that holds it decides.
+  return has({"messages", "conversations", "prompt"}) || !has({text_field.c_str()});
 }
 
 // Appends the text of a message's content: a string, or a list of parts of which some have text.
@@ -72,7 +77,7 @@ ChatTemplate chat_template_of(const EncoderOptions& options) {
 
 std::vector<std::string> texts_of(const Record& record, const std::string& field) {
   if (!record.is_json) return {record.text};
-  if (!is_conversation(record)) return {text_field(record.text, field, record.where)};
+  if (!is_conversation(record, field)) return {text_field(record.text, field, record.where)};
   const ChatRecord chat = parse_chat_record(record.text, record.where);
   if (chat.conversation.messages.empty()) return {chat.prompt, chat.completion};
   std::vector<std::string> texts;
@@ -123,8 +128,9 @@ const std::optional<ImageInput>& SampleEncoder::image_input() const { return par
 
 Sample SampleEncoder::encode(const Record& record) const {
   if (!record.is_json) return of_text(record.text);
-  return is_conversation(record) ? of_conversation(record)
-                                 : of_text(text_field(record.text, options_.text_field, record.where));
+  return is_conversation(record, options_.text_field)
+             ? of_conversation(record)
+             : of_text(text_field(record.text, options_.text_field, record.where));
 }
 
 Sample SampleEncoder::of_conversation(const Record& record) const {

@@ -42,6 +42,24 @@ TEST_CASE("all forms of records are read") {
   CHECK_FALSE(tools.conversation.variables.at("enable_thinking").boolean());
 }
 
+TEST_CASE("a record of Alpaca is a conversation: instruction and input are the question, output the answer") {
+  const auto alpaca = [](const std::string& members) { return shown(record("{" + members + "}")); };
+  CHECK(alpaca(R"("instruction": "Add.", "input": "1 2", "output": "3")") ==
+        "[{'role': 'user', 'content': 'Add.\\n1 2'}, {'role': 'assistant', 'content': '3'}]");
+  for (const char* none : {R"("input": "", )", R"("input": null, )", ""})
+    CHECK(alpaca(none + std::string(R"("output": "b", "instruction": "a")")) ==
+          "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}]");
+  CHECK(alpaca(R"("instruction": "c", "output": "d", "system": "s", "history": [["a", "b"]])") ==
+        "[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'a'}, {'role': 'assistant', "
+        "'content': 'b'}, {'role': 'user', 'content': 'c'}, {'role': 'assistant', 'content': 'd'}]");
+  CHECK_FALSE(record(R"({"instruction": "a", "output": "b"})").has_prompt);
+  CHECK(error(R"({"instruction": "a"})") == "f.jsonl:3: has an \"instruction\", but no \"output\"");
+  CHECK(error(R"({"instruction": 1, "output": "b"})") ==
+        "f.jsonl:3: \"instruction\" is of type number, must be a string");
+  CHECK(test::missing_from(error(R"({"instruction": "a", "output": "b", "history": [["c"]]})"),
+                           {"f.jsonl:3: ", "\"history\"", "two texts"}) == "");
+}
+
 TEST_CASE("reasoning has all the names that templates read") {
   CHECK(
       shown(record(R"({"messages": [{"role": "assistant", "content": "a", "reasoning": "r"}]})")) ==
@@ -77,7 +95,8 @@ TEST_CASE("a broken record is refused with its place") {
   CHECK(error("{").starts_with("f.jsonl:3: invalid JSON"));
   CHECK(error("[]") == "f.jsonl:3: a record must be an object");
   CHECK(error(R"({"text": "x"})") ==
-        "f.jsonl:3: a record must have \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
+        "f.jsonl:3: a record must have \"messages\", \"conversations\", \"prompt\" and \"completion\", or "
+        "\"instruction\" and \"output\"");
   CHECK(error(R"({"messages": []})") == "f.jsonl:3: \"messages\" has no messages");
   CHECK(error(R"({"messages": [1]})") == "f.jsonl:3: message 1 is not an object");
   CHECK(error(R"({"messages": [{"role": "user"}, {"content": "x"}]})") == "f.jsonl:3: message 2 has no role");

@@ -45,6 +45,12 @@ TEST_CASE("turns of \"conversations\" may be messages, and keep their text") {
   CHECK(records[0].question == "a");
 }
 
+TEST_CASE("a record of Alpaca asks its instruction and its input, and expects its output") {
+  const auto records = records_of(R"({"instruction": "a", "input": "b", "output": "c"})");
+  CHECK(records[0].question == "a\nb");
+  CHECK(records[0].reference == "c");
+}
+
 TEST_CASE("a conversation shows images, whose paths begin at the file of prompts") {
   test::write_text("asked/prompts.jsonl",
                    R"({"messages": [{"role": "user", "content": "<image>What"}], "image": "a.png"})");
@@ -67,6 +73,7 @@ TEST_CASE("a line that is no record is an error with file and line") {
     CHECK(error_of_line(line).starts_with("prompts.jsonl:2"));
   }
   CHECK(error_of_line("{}") ==
-        "prompts.jsonl:2: has neither \"messages\" or \"conversations\" nor a string \"prompt\"");
+        "prompts.jsonl:2: has neither \"messages\", \"conversations\" or \"instruction\" nor a string "
+        "\"prompt\"");
   CHECK(test::error_of([] { records_of("\n\n"); }) == "prompts.jsonl: has no records");
 }

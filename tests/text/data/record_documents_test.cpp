@@ -132,6 +132,17 @@ TEST_CASE("a pair is dropped if one of its answers is too long") {
   CHECK(written(conversation + "\n", options).train.back().ends_with("assistant\n[b<|im_end|>\n]"));
 }
 
+TEST_CASE("a record of Alpaca is trained on its output, unless it has the field of texts") {
+  const DatasetOptions options{.encoder = encoder_options(RecordKind::samples)};
+  const std::string members = R"({"instruction":"i","input":"j","output":"o")";
+  const Texts instructed = written(members + "}", options).train;
+  REQUIRE(instructed.size() == 1);
+  CHECK_MESSAGE(
+      instructed[0].starts_with("<|im_start|>user\ni\nj<|im_end|>\n<|im_start|>assistant\n[o<|im_end|>]"),
+      instructed[0]);
+  CHECK(written(members + R"(,"text":"t"})", options).train == Texts{"[t</s>]"});
+}
+
 TEST_CASE("a record of another kind is refused, with what to do") {
   CHECK(error(R"({"prompt":"p","chosen":"a","rejected":"b"})", RecordKind::samples)
             .find("it may be a pair, which prepare --records pairs reads") != std::string::npos);
