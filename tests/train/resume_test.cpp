@@ -422,13 +422,22 @@ TEST_CASE("checkpoints of an abandoned history are removed first") {
   CHECK(test::read_file(workshop.file("run/latest")) == "step-6\n");
 }
 
-TEST_CASE("checkpoints are evaluated even without scheduled evaluations") {
+TEST_CASE("checkpoints are evaluated even without scheduled evaluations, unless there are to be none") {
   const test::Workshop workshop("resume_evaluated");
-  const test::Finished run =
-      workshop.train(1, "--run.dir=run --train.eval_every=0 --checkpoint.save_every=4");
-  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  for (const StepMetrics& m : read_metrics(workshop.file("run/metrics.jsonl")))
-    CHECK(m.eval_loss.has_value() == (m.step == 4 || m.step == 6));
+  // The number of evaluations.
+  const auto evaluated = [&](const std::string& options) {
+    const test::Finished run = workshop.train(1, "--run.dir=run " + options);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    int64_t count = 0;
+    for (const StepMetrics& m : read_metrics(workshop.file("run/metrics.jsonl"))) {
+      count += m.eval_loss ? 1 : 0;
+      if (m.eval_loss) CHECK((m.step == 4 || m.step == 6));
+    }
+    return count;
+  };
+  CHECK(evaluated("--train.eval_every=1000 --checkpoint.save_every=4") == 2);
+  for (const char* saves : {"4", "30min", "0"})
+    CHECK_MESSAGE(evaluated(str("--train.eval_every=0 --checkpoint.save_every=", saves)) == 0, saves);
 }
 
 TEST_CASE(

@@ -148,5 +148,5 @@ TEST_CASE("prompts that cannot be used are refused before the first step") {
   CHECK(has(refusal("--log.samples=prompts.txt --log.sample_length=17"),
             "log.sample_length = 17 is longer than model.max_positions = 16"));
   CHECK(has(refusal("--log.samples=prompts.txt --train.eval_every=0"),
-            "nothing is evaluated: set train.eval_every"));
+            "log.samples is continued at every evaluation, but train.eval_every = 0"));
 }

@@ -282,8 +282,9 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
        "backward pass; \"selective\" recomputes only norms and the activations of MLPs; same results",
        Spelling::or_flag, noted},
       {"train.eval_every", &train.eval_every,
-       "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps),
-       changes},
+       "steps between evaluations; below 1: a fraction of the run; 0 = none, but for train.eval_each_epoch. "
+       "With either, checkpoints that are saved after certain steps are evaluated too",
+       within(0, kMostSteps), changes},
       {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too", changes},
       {"train.stop_after_no_improvement", &train.stop_after_no_improvement,
        "early stopping: end the run after so many evaluations in a row without a new lowest evaluation loss; "

@@ -185,7 +185,8 @@ bool Trainer::run() {
   return is_complete() || status.early_stop.is_due();
 }
 
-// A checkpoint that a step schedules is evaluated, so that the best one is known, unless the run is to stop.
+// In a run that evaluates, a checkpoint that a step schedules is evaluated, so that the best one is known,
+// unless the run is to stop.
 Trainer::Due Trainer::due_after(const StepMetrics& m) {
   if (m.skipped) return {false, false};
   const bool ends_epoch = inputs.train.data.ends_epoch(status.data_step);
@@ -194,7 +195,8 @@ Trainer::Due Trainer::due_after(const StepMetrics& m) {
   };
   const bool saves = is_due(times.saves),
              by_clock = save_is_late || (times.save_clock.is_used() && is_complete());
-  const bool evaluates = !inputs.eval.empty() || !samples.empty();
+  const bool evaluates = (times.evaluations.every > 0 || times.evaluations.each_epoch) &&
+                         (!inputs.eval.empty() || !samples.empty());
   return {.evaluation = evaluates && !stop.signal && (saves || is_due(times.evaluations)),
           .save = saves || by_clock};
 }

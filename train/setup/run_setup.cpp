@@ -167,21 +167,25 @@ void check_together(const Config& c, Problems& problems) {
                  "false saves no checkpoint then: leave it out");
   const bool evaluates = c.train.eval_every != 0 || c.train.eval_each_epoch;
   problems.attempt([&] { steps_between(c.train.eval_every, kMostSteps, "train.eval_every"); });
-  const bool has_interval = problems.attempt(
+  problems.attempt(
       [&] { steps_between(save_interval(c.checkpoint).steps, kMostSteps, "checkpoint.save_every"); });
+  constexpr const char* kNone =
+      ", but train.eval_every = 0 and train.eval_each_epoch = false make none: set one of them";
   problems.attempt([&] {
     const SaveInterval best = best_interval(c.checkpoint).value_or(SaveInterval{});
     steps_between(best.steps, kMostSteps, "checkpoint.best_every");
+    problems.check((best.steps == 0 && best.seconds == 0) || evaluates, "checkpoint.best_every = \"",
+                   c.checkpoint.best_every, "\" saves evaluations", kNone);
   });
   const bool has_eval = !named_files(c.data.eval).empty(), samples = !c.log.samples.empty();
   problems.check(has_eval || samples || !evaluates,
                  c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
                  " is set, but data.eval names no file to evaluate on, and log.samples no prompts");
-  problems.check(
-      !(has_eval || samples) || evaluates || !has_interval || saves_by_steps(c.checkpoint),
-      has_eval ? "data.eval" : "log.samples",
-      " is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is evaluated: "
-      "set train.eval_every to a number of steps, or to a fraction of the run below 1");
+  problems.check(!samples || evaluates || !c.init_from.empty(),
+                 "log.samples is continued at every evaluation", kNone);
+  problems.check(c.train.stop_after_no_improvement == 0 || evaluates || !has_eval,
+                 "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
+                 " counts evaluations", kNone);
   problems.check(samples || c.log.sample_length == 0, "log.sample_length = ", c.log.sample_length,
                  " has no effect without log.samples: remove it, or name a file of prompts");
   problems.check(c.train.stop_after_no_improvement == 0 || has_eval,
@@ -522,6 +526,9 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   problems.attempt(
       [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size); });
   problems.attempt([&] { setup.trace = parse_trace_steps(config.run.trace); });
+  if (!named_files(config.data.eval).empty() && config.train.eval_every == 0 && !config.train.eval_each_epoch)
+    setup.warnings.push_back(
+        "data.eval is not used: train.eval_every = 0 and train.eval_each_epoch = false evaluate nothing");
   const bool placed = problems.attempt([&] {
     const bool plans = purpose == Purpose::plan;
     setup.device = plans ? planned_device(config.run.device, place.gpu.index, place.rank)

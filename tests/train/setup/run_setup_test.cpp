@@ -128,6 +128,28 @@ TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whateve
         "optimizer.grad_clip is 9.99989e-321, must be 0 (no clipping) or at least 1.17549e-38");
 }
 
+TEST_CASE("without scheduled evaluations data.eval is a warning, and what needs evaluations an error") {
+  const auto set_up_with = [](auto&& change) {
+    Config config = config_of(Precision::fp32);
+    config.data.eval = "eval.tok";
+    change(config);
+    return set_up(config, 1);
+  };
+  for (const char* saves : {"30min", "10", "0"}) {
+    const RunSetup setup = set_up_with([&](Config& c) { c.checkpoint.save_every = saves; });
+    REQUIRE(setup.warnings.size() == 1);
+    CHECK(test::missing_from(setup.warnings[0], {"data.eval", "train.eval_every"}) == "");
+  }
+  CHECK(set_up_with([](Config& c) { c.train.eval_each_epoch = true; }).warnings.empty());
+  const auto missing = [&](const std::string& key, auto&& change) {
+    return test::missing_from(test::error_of([&] { set_up_with(change); }), {key, "train.eval_every = 0"});
+  };
+  CHECK(missing("train.stop_after_no_improvement = 2",
+                [](Config& c) { c.train.stop_after_no_improvement = 2; }) == "");
+  CHECK(missing("checkpoint.best_every = \"2h\"", [](Config& c) { c.checkpoint.best_every = "2h"; }) == "");
+  CHECK(missing("log.samples", [](Config& c) { c.log.samples = "prompts.txt"; }) == "");
+}
+
 TEST_CASE("an epsilon that the optimizer does not have is refused") {
   Config config = config_of(Precision::fp32);
   config.optimizer.kind = optimizer_named("paged_lion32bit").value();
