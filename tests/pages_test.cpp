@@ -1,7 +1,9 @@
-// The pages of this tree name only what exists: links, files, config keys, programs and their options, the
-// symbols of TOUR.md, the bytes of its memory plan, and numbers that are constants of the code.
+// The pages of this tree name only what exists, and so do messages of config keys: links, files, config keys,
+// programs and their options, the symbols of TOUR.md, the bytes of its memory plan, and numbers that are
+// constants of the code.
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -123,14 +125,73 @@ TEST_CASE("every source file that a page names exists") {
   CHECK(count > 100);
 }
 
-TEST_CASE("every config key that a page names exists") {
-  Config config;
-  std::set<std::string> keys, sections;
-  for (const Field& field : fields(config)) {
-    for (size_t dot = field.key.find('.'); dot != field.key.npos; dot = field.key.find('.', dot + 1))
-      sections.insert(field.key.substr(0, dot));
-    keys.insert(field.key);
+namespace {
+
+struct ConfigKeys {
+  ConfigKeys() {
+    Config config;
+    for (const Field& field : fields(config)) {
+      for (size_t dot = field.key.find('.'); dot != field.key.npos; dot = field.key.find('.', dot + 1))
+        sections.insert(field.key.substr(0, dot));
+      keys.insert(field.key);
+    }
   }
+  std::set<std::string> keys, sections;
+};
+
+// The texts in quotes of C++, with spaces for escapes.
+std::string string_literals(const std::string& code) {
+  std::string texts;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const char quote = code[i];
+    const bool separates_digits =
+        quote == '\'' && i > 0 && std::isalnum(static_cast<unsigned char>(code[i - 1]));
+    if (code.compare(i, 2, "//") == 0) i = std::min(code.find('\n', i), code.size() - 1);
+    if ((quote != '"' && quote != '\'') || separates_digits) continue;
+    for (++i; i < code.size() && code[i] != quote && code[i] != '\n'; ++i) {
+      const bool escapes = code[i] == '\\';
+      if (quote == '"') texts += escapes ? ' ' : code[i];
+      i += escapes ? 1 : 0;
+    }
+    texts += ' ';
+  }
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("every config key that a message names exists") {
+  const ConfigKeys known;
+  size_t count = 0;
+  for (const std::string& file : files()) {
+    const std::string folder = file.substr(0, file.find('/'));
+    const bool is_read = (file.ends_with(".cpp") || file.ends_with(".h")) && folder != "tests" &&
+                         !file.starts_with("train/config/foreign_") &&  // other trainers' keys
+                         !file.starts_with("model/names.") &&           // names of parameters
+                         !file.starts_with("hub/peft_names.");
+    if (!is_read) continue;
+    const std::string texts = string_literals(text_of(fs::path(kSourceDir) / file));
+    for (
+        const std::smatch& match : matches(
+            texts,
+            R"((?:^|[^A-Za-z0-9_./*-])(?:--)?([a-z]+(?:\.[a-z0-9_]+)+)(?![A-Za-z0-9_/*-]|\.[A-Za-z0-9_]))")) {
+      const std::string key = match[1];
+      if (!known.sections.contains(key.substr(0, key.find('.'))) || key.ends_with(".log") ||
+          key.ends_with(".safetensors"))
+        continue;
+      // Members of ModelConfig that no key sets; the model's folder does.
+      if (key.starts_with("model.vision") || key == "model.rope_sections") continue;
+      CAPTURE(file);
+      CAPTURE(key);
+      CHECK((known.keys.contains(key) || known.sections.contains(key)));
+      ++count;
+    }
+  }
+  CHECK(count > 500);
+}
+
+TEST_CASE("every config key that a page names exists") {
+  const auto [keys, sections] = ConfigKeys();
   size_t count = 0;
   for (const Page& page : pages())
     for (const std::string& span : code_spans(page))
