@@ -4,6 +4,7 @@
 
 #include "hub/gguf/gguf_file.h"
 #include "hub/last_run.h"
+#include "runtime/hub_id.h"
 
 namespace flatshard {
 namespace {
@@ -27,7 +28,7 @@ std::string find_model_folder(const std::string& given, const std::string& start
   if (is_gguf(given)) return given;
   const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
   check(!fs::is_regular_file(folder), folder.string(), ": is neither a folder nor a GGUF file");
-  check(fs::is_directory(folder), folder.string(), ": no such folder");
+  check(fs::is_directory(folder), folder.string(), ": no such folder", download_advice(folder.string()));
   for (const fs::path& candidate : {folder, folder / "model"})
     if (fs::exists(candidate / "config.json")) return candidate.string();
   fail(str(folder.string(),

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/check.h"
+#include "runtime/hub_id.h"
 #include "runtime/sha256.h"
 #include "runtime/whole_file.h"
 #include "text/tokenizer/tokenizer_file.h"
@@ -166,6 +167,8 @@ Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
 
 Tokenizer::Tokenizer(const std::string& path) {
   if (!fs::is_directory(path)) {
+    const std::string advice = download_advice(path);
+    check(advice.empty() || fs::exists(path), path, ": no such folder", advice);
     const std::string json = read_whole_file(path, kMostBytes);
     data_ = std::make_unique<Data>(parse_tokenizer_json(json, path),
                                    names_beside(fs::path(path).parent_path()), path, hash_of({json}));

@@ -5,6 +5,7 @@
 
 #include "checkpoint/float_values.h"
 #include "hub/published_weights.h"
+#include "runtime/hub_id.h"
 #include "runtime/memory.h"
 #include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
@@ -83,7 +84,8 @@ std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
 fs::path folder_meant(const std::string& given) {
   const fs::path path = named_checkpoint(given);
   check(is_model_path(path.string()), given,
-        fs::exists(path) ? ": is neither a folder nor a GGUF file" : ": no such folder");
+        fs::exists(path) ? ": is neither a folder nor a GGUF file"
+                         : ": no such folder" + download_advice(given));
   if (!fs::is_directory(path)) return path;
   return fs::exists(path / kConfigName) ? path : find_checkpoint(path.string());
 }

@@ -6,6 +6,7 @@
 #include "hub/adapter_base.h"
 #include "hub/hf_config.h"
 #include "hub/last_run.h"
+#include "runtime/hub_id.h"
 #include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
 
@@ -77,7 +78,7 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
     }
   } else {
     const fs::path path = resolved(adapter, start, notes);
-    check(fs::is_directory(path), adapter, ": no such folder");
+    check(fs::is_directory(path), adapter, ": no such folder", download_advice(adapter));
     found = adapter_folder_in(started_run(path, notes));
     check(!found.empty(), adapter, ": not an adapter folder (no ", kAdapterConfigName, ")");
   }

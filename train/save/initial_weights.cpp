@@ -6,6 +6,7 @@
 #include "hub/adapter_base.h"
 #include "hub/hf_config.h"
 #include "model/names.h"
+#include "runtime/hub_id.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 
@@ -43,6 +44,8 @@ void take_adapter(LoadedConfig& loaded) {
     check(!continues_adapter(c), "lora.init = \"adapter\" needs model.adapter, the folder of an adapter");
     return;
   }
+  check(std::filesystem::is_directory(c.adapter), "model.adapter is \"", c.adapter, "\", which is no folder",
+        download_advice(c.adapter));
   const std::string path = c.adapter + '/' + kAdapterConfigName;
   std::vector<std::string> warnings;
   const AdapterConfig adapter = read_adapter_config(path, warnings);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/hub_id.h"
+
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
@@ -31,7 +33,9 @@ std::string places_of(const std::vector<std::string>& keys, const LoadedConfig& 
   return places.empty() ? loaded.file : places;
 }
 
-void check_file(const char* key, const std::string& path, Problems& problems) {
+// `advice` is a clause about a path that does not exist.
+void check_file(const char* key, const std::string& path, Problems& problems,
+                const std::string& advice = "") {
   std::error_code error;
   if (path.empty() || fs::exists(path, error)) return;
   if (error)
@@ -39,7 +43,7 @@ void check_file(const char* key, const std::string& path, Problems& problems) {
   const std::string start =
       fs::path(path).is_absolute() ? "" : "; relative paths start in " + fs::current_path(error).string();
   problems.add(str(key, " is ", quoted(path), ", which does not exist", start, ": correct the path",
-                   start.empty() ? "" : ", or start train elsewhere"));
+                   start.empty() ? "" : ", or start train elsewhere", advice));
 }
 
 void check_inputs(const Config& c, const HostPlace& place, Problems& problems) {
@@ -50,7 +54,7 @@ void check_inputs(const Config& c, const HostPlace& place, Problems& problems) {
   if (place.rank != 0) return;  // other ranks read what the first one of a host has prepared
   for (const NamedFile& file : named_files(c.data.train)) check_file("data.train", file.path, problems);
   for (const NamedFile& file : named_files(c.data.eval)) check_file("data.eval", file.path, problems);
-  check_file("data.tokenizer", c.data.tokenizer, problems);
+  check_file("data.tokenizer", c.data.tokenizer, problems, download_advice(c.data.tokenizer));
   check_file("log.samples", c.log.samples, problems);
 }
 
@@ -60,7 +64,7 @@ void check_config(const LoadedConfig& loaded, int ranks, HostPlace place, Purpos
                   Problems& problems) {
   Problems found;
   found.attempt([&] { set_up(loaded.config, ranks, place, purpose); });
-  check_file("model.init_from", loaded.config.init_from, found);
+  check_file("model.init_from", loaded.config.init_from, found, download_advice(loaded.config.init_from));
   if (purpose == Purpose::run) check_inputs(loaded.config, place, found);
   for (const std::string& text : found.texts()) {
     const std::vector<std::string> keys = keys_in(text, loaded);

@@ -214,7 +214,7 @@ TEST_CASE("a model folder is found by its path, by its run, and as the last run"
 
 TEST_CASE("a folder without a model is named") {
   write_text("lost/runs/latest", "runs/gone\n");
-  CHECK(test::error_of([] { find_model_folder("no/such"); }) == "no/such: no such folder");
+  CHECK(test::error_of([] { find_model_folder("./no/such"); }) == "./no/such: no such folder");
   CHECK(test::error_of([] { find_model_folder("lost"); }) ==
         "lost: neither a model folder (no config.json) nor a run folder (no model/config.json)");
   CHECK(test::error_of([] { find_model_folder("", "lost"); }).ends_with("lost/runs/gone: no such folder"));
