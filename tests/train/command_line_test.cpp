@@ -99,6 +99,18 @@ TEST_CASE("a printed config has no open choice, and means the same run") {
   CHECK(hash(test::run_command(in_folder + "--run.dir=again")) == hash(workshop.train(1, options)));
 }
 
+TEST_CASE("a printed config says which learning rate optimizer.lr_scaling gives") {
+  const test::Workshop workshop("printed_rate");
+  const std::string printed = workshop
+                                  .train(1,
+                                         "--optimizer.lr_scaling=sqrt --optimizer.base_batch_size=2 "
+                                         "--optimizer.lr=0.5 --print-config")
+                                  .output;
+  CHECK_MESSAGE(has(printed, "\nlr = 0.5 "), printed);
+  CHECK_MESSAGE(has(printed, "# command line; the run takes 1, by optimizer.lr_scaling\n"), printed);
+  CHECK(!has(workshop.train(1, "--print-config").output, "the run takes"));
+}
+
 TEST_CASE("a run prints at most 15 lines before its first step, and run.log has all details") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("quiet");

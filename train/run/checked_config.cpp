@@ -88,8 +88,8 @@ void agree_on_config(World& world, Config& config, const std::string& task) {
 
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);
-  Config resolved = resolved_config(set_up(loaded.config, world, Purpose::plan), thread_count()),
-         given = loaded.config;
+  const RunSetup setup = set_up(loaded.config, world, Purpose::plan);
+  Config resolved = resolved_config(setup, thread_count()), given = loaded.config;
   const auto before = config_values(given), after = config_values(resolved);
   auto origin = loaded.origin;
   for (const auto& [key, value] : after)
@@ -97,6 +97,8 @@ void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {
       origin.at(key) += ": decided by the family";
     else if (before.at(key) != value)
       origin.at(key) += ": " + before.at(key);
+  if (setup.peak_lr() != resolved.optimizer.lr)
+    origin.at("optimizer.lr") += str("; the run takes ", setup.peak_lr(), ", by optimizer.lr_scaling");
   if (world.rank() != 0) return;
   for (const std::string& line : loaded.replaced) out << "# " << printable(line) << '\n';
   out << to_toml(resolved, &origin);
