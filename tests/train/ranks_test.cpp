@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/text.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -232,6 +233,11 @@ TEST_CASE("--plan shows the memory of each reduction, which is what a run alloca
   }
   const std::string text = workshop.train(2, "--plan").output;
   CHECK(number(line(text, "exact")) > number(line(text, "sequential")));
+  const auto [exact, sequential] = std::pair{number(line(text, "exact")), number(line(text, "sequential"))};
+  CHECK_MESSAGE(
+      text.starts_with(str("memory    ", human_bytes(exact), " on rank 0 with exact sums of gradients, ",
+                           human_bytes(sequential), " with --parallel.reduction=sequential")),
+      text);
   CHECK(workshop.train(2, "--plan --precision.reduce=bf16")
             .output.find("requires precision.reduce = \"fp32\", not \"bf16\"") != std::string::npos);
 }

@@ -23,8 +23,9 @@ RunPlan plan_with(Reduction reduction, RunSetup setup, int rank) {
 
 }  // namespace
 
-std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank) {
+ReductionText describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank) {
   std::ostringstream out;
+  std::string others;
   out << "reduction of gradients; memory, and bytes received per step, for each parallel.reduction:\n";
   for (const Way& way : kWays) {
     out << "  " << std::left << std::setw(12) << name_of(way.reduction) << std::right;
@@ -34,11 +35,17 @@ std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, in
     }
     const bool used = way.reduction == setup.units.reduction;
     const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, rank);
+    if (setup.units.reduction == Reduction::exact && plan.memory_bytes < in_use.memory_bytes)
+      others +=
+          str(", ", human_bytes(plan.memory_bytes), " with --parallel.reduction=", name_of(way.reduction));
     out << std::setw(16) << plan.memory_bytes << " B " << std::setw(17)
         << with_commas(plan.units.all.traffic.reduced.all()) << " B  " << way.bits
         << (used ? " (in use)" : "") << '\n';
   }
-  return std::move(out).str();
+  return {.table = std::move(out).str(),
+          .exact = others.empty() ? ""
+                                  : str("memory    ", human_bytes(in_use.memory_bytes), " on rank ", rank,
+                                        " with exact sums of gradients", others, '\n')};
 }
 
 int64_t cost_of_exact_sums(const RunSetup& setup, const RunPlan& in_use, int rank) {

@@ -116,14 +116,15 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   std::optional<RankRates> rates = machines ? machines->rates : std::nullopt;
   if (!rates && world.size() > 1 && setup.device_is_here) rates = measure_ranks(setup, world);
   const std::string stages = describe_stages(setup);
-  const std::string reductions = describe_reductions(setup, plan, world.rank());
+  const ReductionText reductions = describe_reductions(setup, plan, world.rank());
   if (world.rank() != 0) return;
   const std::string device = device_note(setup);
-  out << describe_setup(setup, plan) << (device.empty() ? "" : str("device    ", device, '\n')) << weights
-      << "compute   " << describe_flops(plan.flops, setup.model)
-      << describe_units(plan.units, setup.pipeline.stages) << stages;
+  out << reductions.exact << describe_setup(setup, plan)
+      << (device.empty() ? "" : str("device    ", device, '\n')) << weights << "compute   "
+      << describe_flops(plan.flops, setup.model) << describe_units(plan.units, setup.pipeline.stages)
+      << stages;
   if (rates) out << describe_exchange(setup, plan.units, plan.flops, rates->peak.measured, rates->bandwidth);
-  out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions;
+  out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions.table;
   if (machines) out << describe_fit(setup, plan, machines->cluster);
   if (!wanted.timeline.empty()) out << write_timeline(wanted.timeline, setup, machines->cluster);
 }
