@@ -420,6 +420,20 @@ TEST_CASE("BUILDING.md states the least versions that CMake accepts, once each")
   }
 }
 
+TEST_CASE("quickstart trains on the pages and sources of this tree, and on no library that was fetched") {
+  const test::Finished run = test::run_command(
+      str("cd ", kSourceDir,
+          " && root=$PWD && eval \"$(sed -n 's/^\\(find .*\\) | LC_ALL.*/\\1/p' quickstart)\""));
+  std::set<std::string> read, wanted;
+  std::istringstream lines(run.output);
+  for (std::string line; std::getline(lines, line);)
+    read.insert(fs::relative(line, kSourceDir).generic_string());
+  for (const std::string& file : files())
+    if (file.ends_with(".md") || file.ends_with(".h") || file.ends_with(".cpp")) wanted.insert(file);
+  CHECK(wanted.size() > 1000);
+  CHECK(read == wanted);
+}
+
 TEST_CASE("defaults and limits that pages state are those of the code") {
   Config config;
   std::map<std::string, std::string> defaults = config_values(config);  // as TOML
