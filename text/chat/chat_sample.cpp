@@ -8,6 +8,7 @@
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/chat/image_text.h"
+#include "text/chat/turn_finder.h"
 
 namespace flatshard {
 namespace {
@@ -18,66 +19,14 @@ bool begins_with(const std::vector<int32_t>& whole, const std::vector<int32_t>& 
   return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
 
-constexpr size_t kMostComparisons = 8;                 // of a conversation with its beginnings
 constexpr size_t kMostPrefixBytes = size_t{64} << 20;  // that are rendered for the mask of one conversation
 constexpr std::string_view kPlaceholder = "\ue000";    // for private use
-
-// Where the rendering shows the text of each message, from its first to its last byte.
-std::vector<std::optional<TextSpan>> texts_of_messages(const Rendering& rendering, size_t messages) {
-  std::vector<std::optional<TextSpan>> texts(messages);
-  for (const TextSpan& span : rendering.data) {
-    if (span.message < 0 || static_cast<size_t>(span.message) >= messages) continue;
-    std::optional<TextSpan>& text = texts[static_cast<size_t>(span.message)];
-    if (!text) text = span;
-    text->end = span.end;
-  }
-  return texts;
-}
-
-// The first data that ends behind this byte.
-auto data_behind(const Rendering& rendering, size_t byte) {
-  return std::partition_point(rendering.data.begin(), rendering.data.end(),
-                              [byte](const TextSpan& span) { return span.end <= byte; });
-}
-
-// Whether the text of another message is inside the span.
-bool is_interrupted(const Rendering& rendering, const TextSpan& text) {
-  for (auto span = data_behind(rendering, text.begin); span != rendering.data.end() && span->begin < text.end;
-       ++span)
-    if (span->message != text.message) return true;
-  return false;
-}
-
-size_t bytes_of_texts(const JinjaValue& value) {
-  size_t bytes = value.is(JinjaKind::text) ? value.text().size() : 0;
-  if (value.is(JinjaKind::list))
-    for (const JinjaValue& item : value.list().values) bytes += bytes_of_texts(item);
-  if (value.is(JinjaKind::dict))
-    for (const auto& [key, member] : value.dict().pairs)
-      if (!key.is(JinjaKind::text) || key.bytes() != "role") bytes += bytes_of_texts(member);
-  return bytes;
-}
-
-// The conversation with another content in some messages.
-Conversation with_placeholders(Conversation conversation, const std::vector<size_t>& messages) {
-  for (const size_t i : messages) {
-    JinjaValue::Pairs pairs = conversation.messages[i].dict().pairs;
-    pairs.emplace_back(SourcedText("content"), SourcedText(kPlaceholder, static_cast<int32_t>(i)));
-    conversation.messages[i] = JinjaValue::dict(pairs);  // in which the last of two contents counts
-  }
-  return conversation;
-}
 
 std::vector<size_t> turns_of_assistant(const Conversation& conversation) {
   std::vector<size_t> turns;
   for (size_t i = 0; i < conversation.messages.size(); ++i)
     if (conversation.role(i) == kAssistant) turns.push_back(i);
   return turns;
-}
-
-void append_untrained(ChatSample& sample, const std::vector<int32_t>& ids) {
-  sample.ids = ids;
-  sample.mask.assign(ids.size(), 0);
 }
 
 // A conversation with images.
@@ -219,82 +168,74 @@ std::vector<int32_t> ChatEncoder::prompt(const Conversation& conversation) const
 
 ChatSample ChatEncoder::sample(const ChatRecord& record, const std::string& where) const {
   try {
-    if (record.conversation.messages.empty()) {
-      check(record.has_prompt, "the conversation is empty");
-      return text_pair(record);
-    }
-    return record.has_prompt ? prompt_and_completion(record) : conversation_sample(record.conversation);
+    return encoded(record);
   } catch (const Error& error) {
     throw Error(where + ": " + error.what(), error.where);
   }
 }
 
-// Two strings, which are formatted already: special tokens in them are recognized.
-ChatSample ChatEncoder::text_pair(const ChatRecord& record) const {
-  const auto encoded = [&](const std::string& text) {
-    return tokens(render_text(text, record.conversation), record.conversation.images);
-  };
-  const std::vector<int32_t> prompt = encoded(record.prompt).ids;
-  const Tokens whole = encoded(record.prompt + record.completion);
-  check(whole.images.size() == record.conversation.images.size(), "the record has ",
-        counted(std::ssize(record.conversation.images), "image"), ", but prompt and completion show ",
-        whole.images.size(), ": write <image> once for each");
-  ChatSample sample;
-  append_untrained(sample, whole.ids);
-  sample.images = whole.images;
-  if (tokenizer_.eos() && (sample.ids.empty() || sample.ids.back() != *tokenizer_.eos())) {
-    sample.ids.push_back(*tokenizer_.eos());
-    sample.mask.push_back(0);
-  }
-  sample.split_prompt = !begins_with(sample.ids, prompt);
-  std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(std::min(prompt.size(), sample.ids.size())),
-            sample.mask.end(), 1);
-  untrain_images(sample);
-  return sample;
-}
-
-ChatSample ChatEncoder::prompt_and_completion(const ChatRecord& record) const {
-  const std::vector<int32_t> asked = prompt(record.conversation.first(record.prompt_messages));
-  const Tokens whole = tokens(render(record.conversation, false), record.conversation.images);
-  ChatSample sample;
-  append_untrained(sample, whole.ids);
-  sample.images = whole.images;
-  sample.double_bos = whole.double_bos;
-  sample.split_prompt = !begins_with(sample.ids, asked);
-  std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(std::min(asked.size(), sample.ids.size())),
-            sample.mask.end(), 1);
-  untrain_images(sample);
-  sample.untrained_end = has_untrained_end(sample);
-  return sample;
-}
-
-ChatSample ChatEncoder::conversation_sample(const Conversation& conversation) const {
-  const Rendering rendering = render(conversation, false);
+// Of a prompt and a completion that are texts, both are formatted already: special tokens in them are
+// recognized.
+ChatSample ChatEncoder::encoded(const ChatRecord& record) const {
+  const Conversation& conversation = record.conversation;
+  const bool is_text = conversation.messages.empty();
+  check(!is_text || record.has_prompt, "the conversation is empty");
+  const Rendering rendering =
+      is_text ? render_text(record.prompt + record.completion, conversation) : render(conversation, false);
   const Tokens whole = tokens(rendering, conversation.images);
-  ChatSample sample;
-  append_untrained(sample, whole.ids);
-  sample.images = whole.images;
-  sample.double_bos = whole.double_bos;
+  ChatSample sample{
+      .ids = whole.ids, .mask = {}, .images = whole.images, .double_bos = !is_text && whole.double_bos};
+  if (is_text) {
+    check(whole.images.size() == conversation.images.size(), "the record has ",
+          counted(std::ssize(conversation.images), "image"), ", but prompt and completion show ",
+          whole.images.size(), ": write <image> once for each");
+    if (tokenizer_.eos() && (sample.ids.empty() || sample.ids.back() != *tokenizer_.eos()))
+      sample.ids.push_back(*tokenizer_.eos());
+  }
+  const bool all = options_.train_on == TrainOn::all;
+  sample.mask.assign(sample.ids.size(), all);
+  if (!all && record.has_prompt)
+    train_completion(record, sample);
+  else if (!all)
+    train_turns(conversation, rendering, whole, sample);
+  untrain_images(sample);
+  sample.untrained_end = !all && !is_text && has_untrained_end(sample);
+  return sample;
+}
+
+void ChatEncoder::train_completion(const ChatRecord& record, ChatSample& sample) const {
+  const Conversation& conversation = record.conversation;
+  const std::vector<int32_t> asked =
+      conversation.messages.empty()
+          ? tokens(render_text(record.prompt, conversation), conversation.images).ids
+          : prompt(conversation.first(record.prompt_messages));
+  const auto begin = std::mismatch(asked.begin(), asked.end(), sample.ids.begin(), sample.ids.end());
+  sample.split_prompt = begin.first != asked.end();
+  std::fill(sample.mask.begin() + (begin.second - sample.ids.begin()), sample.mask.end(), 1);
+}
+
+void ChatEncoder::train_turns(const Conversation& conversation, const Rendering& rendering,
+                              const Tokens& whole, ChatSample& sample) const {
   std::vector<size_t> turns = turns_of_assistant(conversation);
-  sample.rewrites_history = rewrites_history(conversation, rendering, turns);
-  if (options_.last_turn_only && !turns.empty()) turns.erase(turns.begin(), turns.end() - 1);
+  const size_t first = whole.has_bos ? 1 : 0;
+  TurnFinder finder(conversation, rendering, {whole.ids, whole.begins, first}, tokenizer_,
+                    [&](const Conversation& shown, bool asks) { return render(shown, asks); });
+  sample.rewrites_history = finder.rewrites_history(turns);
+  if (options_.train_on == TrainOn::last && !turns.empty()) turns.erase(turns.begin(), turns.end() - 1);
   std::vector<TextSpan> trained;
   if (rendering.generated.empty())
-    trained = text_of_turns(conversation, rendering, whole, turns);
+    trained = finder.find(turns);
   else if (!turns.empty())
     trained = generated_text(rendering, turns);
-  train_spans(sample, whole.begins, rendering.text.size(), whole.has_bos ? 1 : 0, std::move(trained));
-  mask_by_prefixes(conversation, rendering.text.size(), turns, sample);
-  untrain_images(sample);
-  sample.untrained_end = has_untrained_end(sample);
-  return sample;
+  train_spans(sample, whole.begins, rendering.text.size(), first, std::move(trained));
+  mask_by_prefixes(conversation, rendering.text.size(), turns, finder, sample);
 }
 
 // What {% generation %} blocks print, of the last turn or of all. Removes the turns that it finds.
 std::vector<TextSpan> ChatEncoder::generated_text(const Rendering& rendering,
                                                   std::vector<size_t>& turns) const {
   std::vector<TextSpan> spans = rendering.generated;
-  if (options_.last_turn_only) {
+  if (options_.train_on == TrainOn::last) {
     size_t from = 0;  // where the messages before the last turn end
     for (const TextSpan& span : rendering.data)
       if (span.message >= 0 && span.message < static_cast<int32_t>(turns[0])) from = std::max(from, span.end);
@@ -305,126 +246,34 @@ std::vector<TextSpan> ChatEncoder::generated_text(const Rendering& rendering,
   return spans;
 }
 
-// The text of the turns with the special tokens that end them. Removes the turns that it finds: no turn
-// changes what is trained of the others.
-std::vector<TextSpan> ChatEncoder::text_of_turns(const Conversation& conversation, const Rendering& rendering,
-                                                 const Tokens& tokens, std::vector<size_t>& turns) const {
-  if (turns.empty()) return {};
-  const std::string asking = render(conversation, true).text;
-  const std::string generation_prompt =
-      asking.starts_with(rendering.text) ? asking.substr(rendering.text.size()) : "";
-  auto texts = texts_of_messages(rendering, conversation.messages.size());
-  place_empty_turns(conversation, rendering, turns, texts);
-  std::vector<TextSpan> spans;
-  std::erase_if(turns, [&](size_t turn) {
-    if (!texts[turn] || is_interrupted(rendering, *texts[turn])) return false;
-    TextSpan span = *texts[turn];
-    const auto behind = data_behind(rendering, span.end);
-    const size_t next_text = behind == rendering.data.end() ? rendering.text.size() + 1 : behind->end;
-    const auto own = data_behind(rendering, span.begin);
-    const size_t before = own == rendering.data.begin() ? 0 : std::prev(own)->end;
-    const std::string header = rendering.text.substr(before, span.begin - before);
-    if (const size_t at = header.rfind(generation_prompt); !generation_prompt.empty() && at != header.npos)
-      span.begin = before + at + generation_prompt.size();
-
-    auto t = static_cast<size_t>(
-        std::lower_bound(tokens.begins.begin() + (tokens.has_bos ? 1 : 0), tokens.begins.end(), span.end) -
-        tokens.begins.begin());
-    while (t < tokens.ids.size() && tokens.begins[t] < next_text && !tokenizer_.is_special(tokens.ids[t]))
-      ++t;
-    if (t == tokens.ids.size() || tokens.begins[t] >= next_text) return false;
-    span.end = tokens.begins[t] + 1;  // with the special token that ends the turn
-    spans.push_back(span);
-    return true;
-  });
-  return spans;
-}
-
-// Finds where the text of turns would be that show none, such as empty ones: where a rendering with a
-// placeholder in each shows that. It must differ by nothing else.
-void ChatEncoder::place_empty_turns(const Conversation& conversation, const Rendering& rendering,
-                                    const std::vector<size_t>& turns,
-                                    std::vector<std::optional<TextSpan>>& texts) const {
-  std::vector<size_t> hidden;
-  std::copy_if(turns.begin(), turns.end(), std::back_inserter(hidden),
-               [&](size_t turn) { return !texts[turn]; });
-  if (hidden.empty()) return;
-  Rendering marked;
-  try {
-    marked = render(with_placeholders(conversation, hidden), false);
-  } catch (const Error&) {
-    return;  // the template refuses the placeholder
-  }
-  std::string others;
-  std::vector<TextSpan> found;
-  size_t done = 0;
-  for (const TextSpan& span : marked.data) {
-    if (!std::binary_search(hidden.begin(), hidden.end(), static_cast<size_t>(span.message))) continue;
-    if (span.end - span.begin != kPlaceholder.size()) return;
-    others += marked.text.substr(done, span.begin - done);
-    found.push_back({others.size(), others.size(), span.message});
-    done = span.end;
-  }
-  others += marked.text.substr(done);
-  if (others != rendering.text) return;
-  std::vector<int> times(texts.size());  // that a message is shown: its place is known only if it is one
-  for (const TextSpan& span : found)
-    texts[static_cast<size_t>(span.message)] =
-        ++times[static_cast<size_t>(span.message)] == 1 ? std::optional(span) : std::nullopt;
-}
-
 void ChatEncoder::mask_by_prefixes(const Conversation& conversation, size_t text_bytes,
-                                   const std::vector<size_t>& turns, ChatSample& sample) const {
+                                   const std::vector<size_t>& turns, const TurnFinder& finder,
+                                   ChatSample& sample) const {
   if (turns.empty()) return;
-  const auto reason = [](size_t turn) {
+  const auto reason = [&](size_t turn) {
     return str("which tokens the assistant generates in message ", turn + 1,
-               " cannot be told: the template has no {% generation %} blocks, and ");
+               " cannot be told: the template has no {% generation %} blocks around them, ",
+               finder.why_hidden(turn));
   };
+  constexpr const char* kRemedy =
+      ": add such blocks to a copy of the template and name it as the chat template, write the message "
+      "otherwise, or train all tokens (train_on = \"all\")";
   check(turns.size() <= std::max<size_t>(1, kMostPrefixBytes / std::max<size_t>(1, text_bytes)),
-        reason(turns[0]), "it does not show where the text of ", turns.size(),
-        " messages ends. To compare a conversation of ", text_bytes,
-        " bytes with the beginning before each would take more than ", kMostPrefixBytes,
-        " bytes; use a template with such blocks, or split the conversation");
+        reason(turns[0]), ", and so for ", turns.size(), " messages; to compare a conversation of ",
+        text_bytes, " bytes with the beginning before each would take more than ", kMostPrefixBytes, " bytes",
+        kRemedy);
   for (const size_t turn : turns) {
     const std::vector<int32_t> before = prompt(conversation.first(turn));
     const Conversation until = conversation.first(turn + 1);
     const std::vector<int32_t> after = tokens(render(until, false), until.images).ids;
     check(begins_with(sample.ids, before) && begins_with(sample.ids, after) && before.size() <= after.size(),
           reason(turn),
-          "it hides the text of the message and renders the beginning of the conversation differently on its "
-          "own");
+          ", and renders the conversation up to it differently on its own, as templates do that drop the "
+          "thoughts of earlier turns",
+          kRemedy);
     std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(before.size()),
               sample.mask.begin() + static_cast<ptrdiff_t>(after.size()), 1);
   }
-}
-
-// Compares up to the end of a turn's text: what a template prints at the end of a conversation is no history.
-// A rendering takes as long as the conversation, so of many turns it tries only a few: those that are shown
-// in part, if there are any, because templates drop text of earlier turns.
-bool ChatEncoder::rewrites_history(const Conversation& conversation, const Rendering& rendering,
-                                   std::vector<size_t> turns) const {
-  if (turns.size() < 2) return false;
-  turns.pop_back();
-  const auto texts = texts_of_messages(rendering, conversation.messages.size());
-  if (turns.size() > kMostComparisons) {
-    std::vector<size_t> shown(conversation.messages.size());
-    for (const TextSpan& span : rendering.data)
-      if (span.message >= 0) shown[static_cast<size_t>(span.message)] += span.end - span.begin;
-    std::vector<size_t> partly;
-    std::copy_if(turns.begin(), turns.end(), std::back_inserter(partly),
-                 [&](size_t turn) { return shown[turn] < bytes_of_texts(conversation.messages[turn]); });
-    if (!partly.empty()) turns = std::move(partly);
-  }
-  const size_t tries = std::min(turns.size(), kMostComparisons);
-  for (size_t i = 0; i < tries; ++i) {
-    const size_t turn = turns[tries == 1 ? 0 : i * (turns.size() - 1) / (tries - 1)];
-    const Rendering part = render(conversation.first(turn + 1), false);
-    const auto text = texts_of_messages(part, turn + 1)[turn];
-    const size_t end = text ? text->end : 0;
-    if (end != (texts[turn] ? texts[turn]->end : 0)) return true;
-    if (rendering.text.compare(0, end, part.text, 0, end) != 0) return true;
-  }
-  return false;
 }
 
 // A turn that ends right before a special token, and has none itself.

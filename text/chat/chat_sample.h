@@ -3,9 +3,9 @@
 // that the model is to generate, including the token that ends a turn.
 //
 // The mask comes from the {% generation %} blocks of the template where it has them; else, turn by turn, from
-// the text of the assistant's message, from the end of the generation prompt to the first special token after
-// it; else, where a template hides that text, from comparing the tokens of the conversation with those of its
-// beginnings, after checking that they begin it. A turn does not change the mask of another.
+// where the rendering shows the assistant's messages (turn_finder.h); else from comparing the tokens of the
+// conversation with those of its beginnings, after checking that they begin it. A turn does not change the
+// mask of another.
 
 #include <cstdint>
 #include <optional>
@@ -13,10 +13,13 @@
 #include <vector>
 
 #include "text/chat/chat_template.h"
+#include "text/chat/train_on.h"
 #include "text/images/image_input.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace flatshard {
+
+class TurnFinder;
 
 struct ChatSample {
   std::vector<int32_t> ids;
@@ -30,13 +33,14 @@ struct ChatSample {
   bool rewrites_history = false;  // the template renders earlier turns differently once there are later
                                   // ones; of many turns a few are compared
   bool untrained_end = false;     // a turn is trained without the special token that ends it
-  bool split_prompt = false;      // the tokens of the prompt do not begin those of the whole record
+  bool split_prompt = false;      // the tokens of the prompt do not begin those of the whole record, which
+                                  // are trained from the first difference on
 };
 
 class ChatEncoder {
  public:
   struct Options {
-    bool last_turn_only = false;  // train the last message of the assistant, else all of them
+    TrainOn train_on = TrainOn::assistant;
     JinjaSettings settings = {};
     std::optional<ImageInput> images = {};  // how the model reads images; without it they are refused
   };
@@ -63,18 +67,13 @@ class ChatEncoder {
   Rendering render_text(const std::string& text, const Conversation& conversation) const;
   std::vector<ImageExtent> extents(const Rendering& rendering, const Tokens& tokens,
                                    const std::vector<ShownImage>& images) const;
-  ChatSample text_pair(const ChatRecord& record) const;
-  ChatSample prompt_and_completion(const ChatRecord& record) const;
-  ChatSample conversation_sample(const Conversation& conversation) const;
+  ChatSample encoded(const ChatRecord& record) const;
+  void train_completion(const ChatRecord& record, ChatSample& sample) const;
+  void train_turns(const Conversation& conversation, const Rendering& rendering, const Tokens& whole,
+                   ChatSample& sample) const;
   std::vector<TextSpan> generated_text(const Rendering& rendering, std::vector<size_t>& turns) const;
-  std::vector<TextSpan> text_of_turns(const Conversation& conversation, const Rendering& rendering,
-                                      const Tokens& tokens, std::vector<size_t>& turns) const;
-  void place_empty_turns(const Conversation& conversation, const Rendering& rendering,
-                         const std::vector<size_t>& turns, std::vector<std::optional<TextSpan>>& texts) const;
   void mask_by_prefixes(const Conversation& conversation, size_t text_bytes, const std::vector<size_t>& turns,
-                        ChatSample& sample) const;
-  bool rewrites_history(const Conversation& conversation, const Rendering& rendering,
-                        std::vector<size_t> turns) const;
+                        const TurnFinder& finder, ChatSample& sample) const;
   bool has_untrained_end(const ChatSample& sample) const;
 
   const Tokenizer& tokenizer_;

@@ -57,12 +57,6 @@ std::vector<DocumentImage> described(const Record& record, std::vector<ShownImag
   return images;
 }
 
-void train_all_but_images(ChatSample& chat) {
-  std::fill(chat.mask.begin(), chat.mask.end(), uint8_t{1});
-  for (const ImageExtent& image : chat.images)
-    std::fill(chat.mask.begin() + image.begin, chat.mask.begin() + image.end, uint8_t{0});
-}
-
 // The template that the options name: that of the tokenizer's folder, a file, or a built-in one.
 ChatTemplate chat_template_of(const EncoderOptions& options) {
   const std::string folder = folder_of(options);
@@ -117,7 +111,7 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
   }
   p.conversations.emplace(
       *p.tokenizer, *p.chat,
-      ChatEncoder::Options{.last_turn_only = options.train_on == TrainOn::last, .images = p.images});
+      ChatEncoder::Options{.train_on = options.train_on, .images = p.images});
 }
 
 SampleEncoder::~SampleEncoder() = default;
@@ -143,7 +137,6 @@ Sample SampleEncoder::of_conversation(const Record& record) const {
   std::vector<DocumentImage> images = described(record, shown);
   ChatSample chat = parts_->conversations->sample(read, record.where);
   for (size_t i = 0; i < images.size(); ++i) images[i].extent = chat.images[i];
-  if (options_.train_on == TrainOn::all) train_all_but_images(chat);
   Sample sample{.tokens = std::move(chat.ids), .images = std::move(images)};
   if (options_.train_on != TrainOn::all || !sample.images.empty()) sample.trained = std::move(chat.mask);
   const auto warn = [&](bool happened, const char* text) {

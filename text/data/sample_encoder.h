@@ -9,17 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "runtime/named.h"
+#include "text/chat/train_on.h"
 #include "text/data/corpus.h"
 #include "text/data/records.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
 
 namespace flatshard {
-
-// The trained part of a conversation: the assistant's turns, the last of them, or all tokens.
-enum class TrainOn { assistant, last, all };
-constexpr auto value_names(TrainOn) { return std::array{"assistant", "last", "all"}; }
 
 struct EncoderOptions {
   std::string tokenizer{};      // a folder with a tokenizer, or a tokenizer.json; empty: a token is a byte

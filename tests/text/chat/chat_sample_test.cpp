@@ -68,7 +68,7 @@ const std::string kGenerating =
 TEST_CASE("the tokens in generation blocks are trained") {
   CHECK(shown(sample_of(kGenerating, kTwoTurns)) ==
         "<|im_start|>a<|im_end|><|im_start|>[B<|im_end|>]<|im_start|>c<|im_end|><|im_start|>[D<|im_end|>]");
-  CHECK(shown(sample_of(kGenerating, kTwoTurns, {.last_turn_only = true})) ==
+  CHECK(shown(sample_of(kGenerating, kTwoTurns, {.train_on = TrainOn::last})) ==
         "<|im_start|>a<|im_end|><|im_start|>B<|im_end|><|im_start|>c<|im_end|><|im_start|>[D<|im_end|>]");
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("without generation blocks the text of the assistant and the special t
   const std::string user = "<|im_start|>user\n", assistant = "<|im_start|>assistant\n";
   CHECK(shown(sample_of(kChatml, kTwoTurns)) == user + "a<|im_end|>\n" + assistant + "[B<|im_end|>]\n" +
                                                     user + "c<|im_end|>\n" + assistant + "[D<|im_end|>]\n");
-  CHECK(shown(sample_of(kChatml, kTwoTurns, {.last_turn_only = true})) ==
+  CHECK(shown(sample_of(kChatml, kTwoTurns, {.train_on = TrainOn::last})) ==
         user + "a<|im_end|>\n" + assistant + "B<|im_end|>\n" + user + "c<|im_end|>\n" + assistant +
             "[D<|im_end|>]\n");
 }
@@ -104,9 +104,117 @@ TEST_CASE("if the template hides the text, the mask follows from the tokens of t
     sample_of("{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}",
               kTwoTurns);
   });
-  CHECK_MESSAGE(
-      error.starts_with("f.jsonl:7: which tokens the assistant generates in message 2 cannot be told"),
-      error);
+  CHECK(test::missing_from(
+            error, {"f.jsonl:7: which tokens the assistant generates in message 2 cannot be told",
+                    "no {% generation %} blocks", "shows no text of the message", "differently on its own",
+                    "a copy of the template", "train_on = \"all\""}) == "");
+}
+
+TEST_CASE("all tokens are trained without asking for the turns, but none of a generation prompt") {
+  const ChatEncoder::Options all{.train_on = TrainOn::all};
+  const std::string refusing =
+      "{% if add_generation_prompt %}{{ raise_exception('no') }}{% endif %}"
+      "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}";
+  CHECK(shown(sample_of(refusing, kTwoTurns, all)) == "[41111]");
+  CHECK(shown(sample_of(kGenerating, kTwoTurns, all)) ==
+        "[<|im_start|>a<|im_end|><|im_start|>B<|im_end|><|im_start|>c<|im_end|><|im_start|>D<|im_end|>]");
+  CHECK(shown(sample_of(kChatml, R"({"prompt": "2+2=", "completion": "4"})", all)) == "[2+2=4</s>]");
+  const std::string pair =
+      "{\"prompt\": [" + message("user", "a") + "], \"completion\": [" + message("assistant", "B") + "]}";
+  CHECK(shown(sample_of(refusing, pair, all)) == "[211]");
+  CHECK_FALSE(sample_of(refusing, pair, all).split_prompt);
+}
+
+TEST_CASE("what follows a turn ends it as far as it ends the conversation") {
+  const auto of = [](const std::string& turn_end, const std::string& conversation_end) {
+    return shown(
+        sample_of("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.role == 'assistant' %}" +
+                      turn_end + "{% endif %}{% endfor %}" + conversation_end,
+                  kTwoTurns));
+  };
+  CHECK(of("<|im_end|></s>", "") ==
+        "<|user|>a<|assistant|>[B<|im_end|></s>]<|user|>c<|assistant|>[D<|im_end|></s>]");
+  CHECK(of("<|im_end|>\n</s>", "") ==
+        "<|user|>a<|assistant|>[B<|im_end|>\n</s>]<|user|>c<|assistant|>[D<|im_end|>\n</s>]");
+  CHECK(of("<|im_end|>", "{{ '\\n' }}</s>") ==
+        "<|user|>a<|assistant|>[B<|im_end|>]<|user|>c<|assistant|>[D<|im_end|>\n</s>]");
+  // A turn without an end of its own is ended by the next token of the template.
+  CHECK(of("", "") == "<|user|>a<|assistant|>[B<|user|>]c<|assistant|>[D]");
+}
+
+TEST_CASE("a turn whose end is elsewhere the conversation's is trained from its own prompt on") {
+  // Like templates with channels: a last turn ends otherwise, and only before the others a prompt can be
+  // told.
+  const std::string channels =
+      "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.role == 'assistant' %} final{% endif %}:{{ "
+      "m.content }}"
+      "{% if loop.last and m.role == 'assistant' and not add_generation_prompt %}</s>{% else %}<|im_end|>{% "
+      "endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}";
+  CHECK(shown(sample_of(channels, kTwoTurns)) ==
+        "<|im_start|>user:a<|im_end|><|im_start|>assistant[ final:B<|im_end|>]<|im_start|>user:c<|im_end|>"
+        "<|im_start|>assistant[ final:D</s>]");
+}
+
+TEST_CASE("of a prompt that begins thoughts a turn without them has a part") {
+  const std::string thinking =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think></think>{% "
+      "endif %}"
+      "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
+      "{% endif %}";
+  CHECK(shown(sample_of(thinking, kTwoTurns)) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>[</think>B<|im_end|>]\n"
+        "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>[</think>D<|im_end|>]\n");
+}
+
+TEST_CASE("the name of a tool beside what it returns is not of the turn that calls it") {
+  const std::string tools =
+      "{% for m in messages %}{% if m.tool_calls %}{% set name = m.tool_calls[0].name %}"
+      "<|im_start|>assistant to={{ name }}\n{{ m.tool_calls[0].arguments | tojson }}<|im_end|>"
+      "{% elif m.role == 'tool' %}<|im_start|>{{ messages[loop.index0 - 1].tool_calls[0].name }}\n{{ "
+      "m.content }}"
+      "<|im_end|>{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}";
+  const std::string call = R"({"role": "assistant", "content": null,
+                               "tool_calls": [{"name": "look", "arguments": {"at": "sky"}}]})";
+  CHECK(shown(sample_of(tools, messages({message("user", "a"), call, message("tool", "blue"),
+                                         message("assistant", "Blue.")}))) ==
+        "<|im_start|>user\na<|im_end|><|im_start|>assistant[ to=look\n{\"at\": \"sky\"}<|im_end|>]"
+        "<|im_start|>look\nblue<|im_end|><|im_start|>assistant[\nBlue.<|im_end|>]");
+  // Text of the turn that repeats what is before is not the tool's.
+  const std::string twice =
+      "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.thinking %}({{ m.thinking "
+      "}}<|im_end|><|im_start|>"
+      "{% endif %}{{ m.content }}<|im_end|>{% endfor %}";
+  CHECK(shown(sample_of(twice, messages({message("user", "a"),
+                                         R"({"role": "assistant", "thinking": "It is B", "content": "B"})",
+                                         message("user", "c")}))) ==
+        "<|im_start|>usera<|im_end|><|im_start|>assistant([It is B<|im_end|><|im_start|>B<|im_end|>]"
+        "<|im_start|>userc<|im_end|>");
+}
+
+TEST_CASE(
+    "a turn whose thoughts a template drops later is found by its prompt, one in two places is refused") {
+  const std::string dropping =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+      "{% if loop.last %}<think>{{ m.thinking }}</think>{{ m.content }}{% elif m.content %}{{ m.content }}"
+      "{% else %}nothing{% endif %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n<think>{% endif %}";
+  const std::string thought = R"({"role": "assistant", "content": "", "thinking": "T"})";
+  CHECK(shown(sample_of(dropping, messages({message("user", "a"), thought, message("user", "c"),
+                                            message("assistant", "D")}))) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[nothing<|im_end|>]\n"
+        "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>[</think>D<|im_end|>]\n");
+  const std::string torn =
+      "{% for m in messages %}<|im_start|>{{ m.thinking }}|{% endfor %}"
+      "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}";
+  CHECK(test::missing_from(test::error_of([&] {
+                             sample_of(torn,
+                                       messages({R"({"role": "assistant", "thinking": "T", "content": "B"})",
+                                                 R"({"role": "user", "thinking": "U", "content": "c"})"}));
+                           }),
+                           {"f.jsonl:7: which tokens the assistant generates in message 1 cannot be told",
+                            "in several places", "differently on its own", "train_on = \"all\""}) == "");
 }
 
 TEST_CASE("an empty turn of the assistant changes nothing for the other turns") {
@@ -137,13 +245,13 @@ TEST_CASE("an empty turn of the assistant changes nothing for the other turns") 
       }
 }
 
-TEST_CASE("a hidden turn is masked by the conversation's prefixes, the other turns as without it") {
+TEST_CASE("a hidden turn is found by its prompt, the other turns as without it") {
   const std::string hiding =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ 'secret' if m.content == 'S' else m.content }}"
       "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   CHECK(shown(sample_of(hiding, messages({message("user", "a"), message("assistant", "S"),
                                           message("user", "c"), message("assistant", "D")}))) ==
-        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[secret<|im_end|>\n]<|im_start|>user\nc"
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[secret<|im_end|>]\n<|im_start|>user\nc"
         "<|im_end|>\n<|im_start|>assistant\n[D<|im_end|>]\n");
   const std::string unstable = "{{ messages | length }}" + hiding;
   CHECK(test::error_of([&] {
@@ -164,13 +272,14 @@ TEST_CASE("a conversation of many turns takes time in proportion to its length, 
   const ChatSample sample = sample_of(kChatml, messages(all));
   CHECK_FALSE(sample.rewrites_history);
   CHECK(sample.trained() == trained);
+  // Without special tokens the text between messages says where a turn ends, with a line break here.
   const std::string plain = "{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ '\n' }}{% endfor %}";
-  const std::string error = test::error_of([&] { sample_of(plain, messages(all)); });
-  CHECK_MESSAGE(
-      error.starts_with(
-          "f.jsonl:7: which tokens the assistant generates in message 2 cannot be told: the template "
-          "has no {% generation %} blocks, and it does not show where the text of 5000 messages ends."),
-      error);
+  CHECK(sample_of(plain, messages(all)).trained() == trained);
+  const std::string counting = "{% for m in messages %}{{ m.role }} {{ m.content | length }}\n{% endfor %}";
+  CHECK(test::missing_from(
+            test::error_of([&] { sample_of(counting, messages(all)); }),
+            {"f.jsonl:7: which tokens the assistant generates in message 2 cannot be told",
+             "no {% generation %} blocks", "shows no text", "5000 messages", "train_on = \"all\""}) == "");
 }
 
 TEST_CASE("a template that drops text of one of many turns is reported") {
@@ -254,6 +363,10 @@ TEST_CASE("only the completion of a prompt is trained") {
         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[B<|im_end|>\n]");
   CHECK_FALSE(sample_of(kChatml, record).split_prompt);
   CHECK(sample_of("{{ messages | length }}" + kChatml, record).split_prompt);
+  // A generation prompt that the whole does not have: trained is what differs.
+  const std::string thinking = kChatml + "{% if add_generation_prompt %}<think>{% endif %}";
+  CHECK(shown(sample_of(thinking, record)) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[B<|im_end|>\n]");
 }
 
 TEST_CASE("an error about a record names the record and the place in the template") {

@@ -1,0 +1,330 @@
+#include "text/chat/turn_finder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+constexpr size_t kMostComparisons = 8;                   // of a conversation with its beginnings
+constexpr size_t kMostRenderedBytes = size_t{64} << 20;  // of its beginnings, for turns with an unclear end
+constexpr std::string_view kPlaceholder = "\ue000";      // for private use
+
+// The first data that ends behind this byte.
+auto data_behind(const Rendering& rendering, size_t byte) {
+  return std::partition_point(rendering.data.begin(), rendering.data.end(),
+                              [byte](const TextSpan& span) { return span.end <= byte; });
+}
+
+// Where the rendering shows the text of each message, from its first to its last byte. Templates repeat some
+// of it later, such as the name of a tool beside what the tool returns; that does not count. A message of
+// which different texts are shown in several places has none.
+std::vector<std::optional<TextSpan>> texts_of_messages(const Rendering& rendering, size_t messages) {
+  std::vector<std::optional<TextSpan>> texts(messages);
+  std::vector<bool> is_scattered(messages);
+  int32_t open = kOtherData;  // the message whose text goes on
+  for (const TextSpan& span : rendering.data) {
+    if (span.message < 0 || static_cast<size_t>(span.message) >= messages) {
+      open = kOtherData;
+      continue;
+    }
+    const auto at = static_cast<size_t>(span.message);
+    std::optional<TextSpan>& text = texts[at];
+    if (!text) {
+      text = span;
+      open = span.message;
+    } else if (open == span.message) {
+      text->end = span.end;
+    } else {
+      const std::string_view all = rendering.text;
+      const std::string_view shown = all.substr(text->begin, text->end - text->begin);
+      is_scattered[at] =
+          is_scattered[at] || shown.find(all.substr(span.begin, span.end - span.begin)) == shown.npos;
+      open = kOtherData;
+    }
+  }
+  for (size_t i = 0; i < messages; ++i)
+    if (is_scattered[i]) texts[i].reset();
+  return texts;
+}
+
+size_t bytes_of_texts(const JinjaValue& value) {
+  size_t bytes = value.is(JinjaKind::text) ? value.text().size() : 0;
+  if (value.is(JinjaKind::list))
+    for (const JinjaValue& item : value.list().values) bytes += bytes_of_texts(item);
+  if (value.is(JinjaKind::dict))
+    for (const auto& [key, member] : value.dict().pairs)
+      if (!key.is(JinjaKind::text) || key.bytes() != "role") bytes += bytes_of_texts(member);
+  return bytes;
+}
+
+// The conversation with another content in some messages.
+Conversation with_placeholders(Conversation conversation, const std::vector<size_t>& messages) {
+  for (const size_t i : messages) {
+    JinjaValue::Pairs pairs = conversation.messages[i].dict().pairs;
+    pairs.emplace_back(SourcedText("content"), SourcedText(kPlaceholder, static_cast<int32_t>(i)));
+    conversation.messages[i] = JinjaValue::dict(pairs);  // in which the last of two contents counts
+  }
+  return conversation;
+}
+
+size_t common_length(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+}  // namespace
+
+TurnFinder::TurnFinder(const Conversation& conversation, const Rendering& rendering,
+                       const RenderedTokens& tokens, const Tokenizer& tokenizer, Render render)
+    : conversation_(conversation),
+      rendering_(rendering),
+      tokens_(tokens),
+      tokenizer_(tokenizer),
+      render_(std::move(render)) {}
+
+std::vector<TextSpan> TurnFinder::find(std::vector<size_t>& turns) {
+  if (turns.empty()) return {};
+  find_generation_prompt(turns.back());
+  Texts texts = texts_of_messages(rendering_, conversation_.messages.size());
+  place_empty_turns(turns, texts);
+  std::vector<TextSpan> spans;
+  std::erase_if(turns, [&](size_t turn) {
+    const std::optional<TextSpan>& text = texts[turn];
+    const bool is_after_others =
+        !text || turn == 0 || !texts[turn - 1] || texts[turn - 1]->begin <= text->begin;
+    const std::optional<TextSpan> span =
+        text && is_after_others ? span_of(turn, *text) : hidden_turn(turn, texts);
+    if (span) spans.push_back(*span);
+    return span.has_value();
+  });
+  return spans;
+}
+
+// An empty rendering if the template refuses the conversation.
+Rendering TurnFinder::try_render(const Conversation& conversation, bool add_generation_prompt) const {
+  try {
+    return render_(conversation, add_generation_prompt);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// The rendering of one of the conversation's beginnings; an empty one if there were too many.
+Rendering TurnFinder::beginning(const Conversation& until) {
+  rendered_ += rendering_.text.size();
+  return rendered_ > kMostRenderedBytes ? Rendering{} : try_render(until, false);
+}
+
+// What the template adds to the text of the conversation to ask for an answer.
+std::string TurnFinder::prompt_after(const Conversation& conversation, const std::string& text) const {
+  const std::string asking = try_render(conversation, true).text;
+  return asking.starts_with(text) ? asking.substr(text.size()) : "";
+}
+
+// A template may end a conversation otherwise than it goes on, or ask for no answer after one.
+void TurnFinder::find_generation_prompt(size_t last_turn) {
+  prompt_ = prompt_after(conversation_, rendering_.text);
+  if (prompt_.empty() && last_turn > 0) {
+    const Conversation before = conversation_.first(last_turn);
+    prompt_ = prompt_after(before, try_render(before, false).text);
+  }
+  if (prompt_.empty()) return;
+  const Encoding encoding = tokenizer_.encode(prompt_, false, {});
+  if (!encoding.ids.empty() && tokenizer_.is_special(encoding.ids[0]))
+    opening_ = encoding.ids.size() > 1 ? encoding.begins[1] : prompt_.size();
+}
+
+// How much of the generation prompt is there in the rendering.
+size_t TurnFinder::common_with_prompt(size_t at) const {
+  return common_length(prompt_, std::string_view(rendering_.text).substr(at));
+}
+
+// Finds where the text of turns would be that show none, such as empty ones: where a rendering with a
+// placeholder in each shows that. It must differ by nothing else.
+void TurnFinder::place_empty_turns(const std::vector<size_t>& turns, Texts& texts) const {
+  std::vector<size_t> hidden;
+  std::copy_if(turns.begin(), turns.end(), std::back_inserter(hidden),
+               [&](size_t turn) { return !texts[turn]; });
+  if (hidden.empty()) return;
+  const Rendering marked = try_render(with_placeholders(conversation_, hidden), false);
+  std::string others;
+  std::vector<TextSpan> found;
+  size_t done = 0;
+  for (const TextSpan& span : marked.data) {
+    if (!std::binary_search(hidden.begin(), hidden.end(), static_cast<size_t>(span.message))) continue;
+    if (span.end - span.begin != kPlaceholder.size()) return;
+    others += marked.text.substr(done, span.begin - done);
+    found.push_back({others.size(), others.size(), span.message});
+    done = span.end;
+  }
+  others += marked.text.substr(done);
+  if (others != rendering_.text) return;
+  std::vector<int> times(texts.size());  // that a message is shown: its place is known only if it is one
+  for (const TextSpan& span : found)
+    texts[static_cast<size_t>(span.message)] =
+        ++times[static_cast<size_t>(span.message)] == 1 ? std::optional(span) : std::nullopt;
+}
+
+size_t TurnFinder::token_at(size_t byte) const {
+  return static_cast<size_t>(std::lower_bound(tokens_.begins.begin() + static_cast<ptrdiff_t>(tokens_.first),
+                                              tokens_.begins.end(), byte) -
+                             tokens_.begins.begin());
+}
+
+size_t TurnFinder::token_end(size_t token) const {
+  return token + 1 < tokens_.begins.size() ? tokens_.begins[token + 1] : rendering_.text.size();
+}
+
+// With the special tokens that end the turn, or, where none does, with the text that does. Nothing where the
+// end is unknown.
+std::optional<TextSpan> TurnFinder::span_of(size_t turn, TextSpan text) {
+  std::optional<Tail> tail;
+  if (may_run_on(text)) tail = tail_of(turn, text);
+  const auto behind = data_behind(rendering_, text.end);
+  const size_t next =
+      behind == rendering_.data.end() ? rendering_.text.size() : std::max(behind->begin, text.end);
+  if (!tail) tail = tail_before(next, turn, text);
+  std::optional<size_t> end;
+  for (size_t t = token_at(text.end); t < tokens_.ids.size() && tokens_.begins[t] < next; ++t) {
+    if (!tokenizer_.is_special(tokens_.ids[t])) continue;
+    if (end && token_end(t) > text.end + tail->bytes) break;
+    end = token_end(t);
+  }
+  if (!end && tail->is_whole) end = text.end + tail->bytes;
+  return end ? std::optional(TextSpan{begin_of(text), *end, text.message}) : std::nullopt;
+}
+
+// Whether the last of the message's data may be a repetition that belongs to the next message: there is a
+// special token before them, and they are in the text before that.
+bool TurnFinder::may_run_on(const TextSpan& text) const {
+  const auto last =
+      std::prev(std::partition_point(rendering_.data.begin(), rendering_.data.end(),
+                                     [&](const TextSpan& span) { return span.begin < text.end; }));
+  if (text.end == text.begin || last->begin <= text.begin) return false;
+  const size_t before = std::prev(last)->end;
+  const std::string_view all = rendering_.text;
+  if (all.substr(text.begin, before - text.begin).find(all.substr(last->begin, last->end - last->begin)) ==
+      all.npos)
+    return false;
+  for (size_t t = token_at(before); t < tokens_.ids.size() && tokens_.begins[t] < last->begin; ++t)
+    if (tokenizer_.is_special(tokens_.ids[t])) return true;
+  return false;
+}
+
+// Where the generation prompt before the text ends, or what the turn has of it: a template may add to the
+// prompt, such as the beginning of thoughts, which a turn without thoughts does not have.
+size_t TurnFinder::begin_of(const TextSpan& text) const {
+  const auto own = data_behind(rendering_, text.begin);
+  const size_t before = own == rendering_.data.begin() ? 0 : std::prev(own)->end;
+  const std::string_view header = std::string_view(rendering_.text).substr(before, text.begin - before);
+  const std::string_view begins =
+      std::string_view(prompt_).substr(0, opening_ > 0 ? opening_ : prompt_.size());
+  const size_t at = begins.empty() ? header.npos : header.rfind(begins);
+  return at == header.npos ? text.begin : std::min(text.begin, before + at + common_with_prompt(before + at));
+}
+
+// How much of what follows the message's text ends the turn: what follows it, too, where the conversation
+// ends with the turn. There the text is all that is the message's: it may shorten this one.
+TurnFinder::Tail TurnFinder::tail_of(size_t turn, TextSpan& text) {
+  Conversation until = conversation_.first(turn + 1);
+  if (text.begin == text.end) until = with_placeholders(std::move(until), {turn});
+  const Rendering ends = beginning(until);
+  const auto own = texts_of_messages(ends, turn + 1)[turn];
+  if (!own) return {};
+  const std::string_view all = rendering_.text, of_end = ends.text;
+  if (text.begin < text.end) {
+    const size_t length = own->end - own->begin;
+    if (length > text.end - text.begin || all.substr(text.begin, length) != of_end.substr(own->begin, length))
+      return {};
+    text.end = text.begin + length;
+  }
+  const std::string_view ending = of_end.substr(own->end);
+  const size_t common = common_length(all.substr(text.end), ending);
+  return {common, common == ending.size()};
+}
+
+// The same where data follow at `next`. Equal template text between messages ends a turn alike.
+TurnFinder::Tail TurnFinder::tail_before(size_t next, size_t turn, TextSpan text) {
+  const std::string between = rendering_.text.substr(text.end, next - text.end);
+  if (turn + 1 == conversation_.messages.size()) return {between.size(), true};
+  const auto known = tails_.find(between);
+  if (known != tails_.end()) return known->second;
+  if (tails_.size() == kMostComparisons) return {};
+  const size_t end = text.end;
+  Tail tail = tail_of(turn, text);
+  if (text.end != end) tail = {};
+  return tails_[between] = tail;
+}
+
+// A turn of which no text is shown, between messages that are: from the only generation prompt between them
+// to the special token with which the conversation would end.
+std::optional<TextSpan> TurnFinder::hidden_turn(size_t turn, const Texts& texts) {
+  const bool is_last = turn + 1 == texts.size();
+  if (opening_ == 0 || turn == 0 || is_shown(turn) || !texts[turn - 1] || (!is_last && !texts[turn + 1]))
+    return {};
+  const size_t from = texts[turn - 1]->end, to = is_last ? rendering_.text.size() : texts[turn + 1]->begin;
+  size_t begin = 0, longest = 0, count = 0;
+  for (size_t at = from; (at = rendering_.text.find(prompt_.substr(0, opening_), at)) < to; ++at) {
+    const size_t common = std::min(common_with_prompt(at), to - at);
+    count = common > longest ? 1 : count + (common == longest);
+    if (common > longest) begin = at + common;
+    longest = std::max(longest, common);
+  }
+  if (count != 1) return {};
+  const Rendering until = beginning(conversation_.first(turn + 1));
+  const size_t last_data = until.data.empty() ? 0 : until.data.back().end;
+  const Encoding ending = tokenizer_.encode(until.text.substr(last_data), false, {});
+  const auto is_special = [&](int32_t token) { return tokenizer_.is_special(token); };
+  const auto last_special = std::find_if(ending.ids.rbegin(), ending.ids.rend(), is_special);
+  const bool has_end = last_special != ending.ids.rend();
+  for (size_t t = token_at(begin); t < tokens_.ids.size() && tokens_.begins[t] < to; ++t)
+    if (has_end ? tokens_.ids[t] == *last_special : is_special(tokens_.ids[t]))
+      return TextSpan{begin, token_end(t), static_cast<int32_t>(turn)};
+  return {};
+}
+
+// Compares up to the end of a turn's text: what a template prints at the end of a conversation is no history.
+// Of many turns it tries those that are shown in part, if there are any, because templates drop text of
+// earlier turns.
+bool TurnFinder::rewrites_history(std::vector<size_t> turns) const {
+  if (turns.size() < 2) return false;
+  turns.pop_back();
+  const Texts texts = texts_of_messages(rendering_, conversation_.messages.size());
+  if (turns.size() > kMostComparisons) {
+    std::vector<size_t> shown(conversation_.messages.size());
+    for (const TextSpan& span : rendering_.data)
+      if (span.message >= 0) shown[static_cast<size_t>(span.message)] += span.end - span.begin;
+    std::vector<size_t> partly;
+    std::copy_if(turns.begin(), turns.end(), std::back_inserter(partly),
+                 [&](size_t turn) { return shown[turn] < bytes_of_texts(conversation_.messages[turn]); });
+    if (!partly.empty()) turns = std::move(partly);
+  }
+  const size_t tries = std::min(turns.size(), kMostComparisons);
+  for (size_t i = 0; i < tries; ++i) {
+    const size_t turn = turns[tries == 1 ? 0 : i * (turns.size() - 1) / (tries - 1)];
+    const Rendering part = try_render(conversation_.first(turn + 1), false);
+    if (part.text.empty()) continue;
+    const auto text = texts_of_messages(part, turn + 1)[turn];
+    const size_t end = text ? text->end : 0;
+    if (end != (texts[turn] ? texts[turn]->end : 0)) return true;
+    if (rendering_.text.compare(0, end, part.text, 0, end) != 0) return true;
+  }
+  return false;
+}
+
+// Whether there are data of the message.
+bool TurnFinder::is_shown(size_t turn) const {
+  return std::any_of(rendering_.data.begin(), rendering_.data.end(),
+                     [&](const TextSpan& span) { return span.message == static_cast<int32_t>(turn); });
+}
+
+std::string TurnFinder::why_hidden(size_t turn) const {
+  return is_shown(turn) ? "it shows the text of the message in several places, or without an end"
+                        : "it shows no text of the message";
+}
+
+}  // namespace flatshard
