@@ -11,6 +11,7 @@
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 #include "text/data/corpus.h"
+#include "text/jinja/template_date.h"
 
 namespace flatshard {
 namespace {
@@ -63,20 +64,19 @@ std::vector<int32_t> numbers_of(const std::string& text, int64_t vocab) {
 
 }  // namespace
 
-TextCodec::TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template)
-    : TextCodec(tokenizer_folder(source), source.folder, vocab, chat_template) {}
+TextCodec::TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template,
+                     const std::string& date)
+    : TextCodec(tokenizer_folder(source), source.folder, vocab, chat_template, date) {}
 
 TextCodec::TextCodec(const std::string& folder, const std::string& model, int64_t vocab,
-                     const std::string& chat_template)
+                     const std::string& chat_template, const std::string& date)
     : folder_(folder), vocab_(vocab) {
   if (folder.empty() || !has_tokenizer_file(folder)) return;
   tokenizer_ = std::make_unique<Tokenizer>(folder);
   check(tokenizer_->vocab() <= vocab, folder, ": the tokenizer has ", tokenizer_->vocab(),
         " tokens, but the model's vocabulary is ", vocab);
-  if (!chat_template.empty())
-    template_ = ChatTemplate::named(chat_template, read_special_tokens(folder));
-  else if (has_template_file(folder))
-    template_ = ChatTemplate::from_folder(folder);
+  if (!chat_template.empty() || has_template_file(folder))
+    template_ = ChatTemplate::chosen(chat_template, folder);
   std::optional<std::vector<int32_t>> configured;
   for (const fs::path& file : {fs::path(folder) / "generation_config.json",
                                fs::path(model) / "generation_config.json", fs::path(model) / "config.json"})
@@ -84,7 +84,11 @@ TextCodec::TextCodec(const std::string& folder, const std::string& model, int64_
   if (configured) end_tokens_ = *configured;
   if (tokenizer_->eos()) end_tokens_.push_back(*tokenizer_->eos());
   image_input_ = read_image_input(model.empty() ? folder : model);
-  if (template_) chats_.emplace(*tokenizer_, *template_, ChatEncoder::Options{.images = image_input_});
+  if (template_)
+    chats_.emplace(
+        *tokenizer_, *template_,
+        ChatEncoder::Options{.settings = {.date = date.empty() ? todays_date() : date, .limits = {}},
+                             .images = image_input_});
 }
 
 std::vector<int32_t> TextCodec::encode(const std::string& text) const {

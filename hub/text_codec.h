@@ -20,12 +20,13 @@ namespace flatshard {
 
 class TextCodec {
  public:
-  // Reads the tokenizer of a model with this vocabulary. `chat_template` is the name of a built-in template,
-  // or "" for that of the tokenizer's folder.
-  TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template = "");
+  // Reads the tokenizer of a model with this vocabulary. `chat_template` is as in ChatTemplate::chosen(),
+  // and `date` what it prints (template_date.h), or "" for today's.
+  TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template = "",
+            const std::string& date = "");
   // That of a folder, or "" for none. `model` is a folder that may name the tokens that end a text, or "".
   TextCodec(const std::string& tokenizer, const std::string& model, int64_t vocab,
-            const std::string& chat_template);
+            const std::string& chat_template, const std::string& date);
 
   TextCodec(const TextCodec&) = delete;
   TextCodec& operator=(const TextCodec&) = delete;

@@ -19,6 +19,7 @@
 #include "text/data/preference.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
+#include "text/jinja/template_date.h"
 #include "tools/inference/loss_meter.h"
 #include "tools/inference/prompt_images.h"
 #include "tools/inference/similarity.h"
@@ -31,7 +32,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
-  std::string data, out, reference, chat_template, text_field = "text";
+  std::string data, out, reference, chat_template, date, text_field = "text";
   std::vector<std::string> columns;
   int64_t max_new_tokens = 512, batch = 8;
   std::optional<int64_t> seq_len;
@@ -53,13 +54,25 @@ std::vector<Option> with_model_options(Options& o, std::initializer_list<Option>
   return options;
 }
 
+Option template_option(Options& o) {
+  return {"--chat-template", &o.chat_template,
+          "chat template in place of the folder's: a built-in name, such as chatml, or a file"};
+}
+
+Option date_option(Options& o) {
+  return {"--date",
+          &o.date,
+          "date that the chat template prints, if it prints one; default: today's",
+          {.type = "YYYY-MM-DD"}};
+}
+
 // The options of a command that reads the text of DATA: the model's, those for reading, and the command's
 // own.
 std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
   std::vector<Option> options =
       with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
-                             {"--chat-template", &o.chat_template,
-                              "built-in chat template in place of the folder's, such as chatml"},
+                             template_option(o),
+                             date_option(o),
                              {"--columns",
                               &o.columns,
                               "columns to read of a Parquet or Arrow table; default: all",
@@ -152,8 +165,8 @@ Command similarity_command(Options& o) {
                &o.batch,
                "prompts processed at a time by a rank",
                {.shows_default = true, .range = kCount}},
-              {"--chat-template", &o.chat_template,
-               "built-in chat template in place of the folder's, such as chatml"}})};
+              template_option(o),
+              date_option(o)})};
 }
 
 // The passes that a rank computes: in turn, so that their results come in order on any number of ranks.
@@ -243,12 +256,13 @@ void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDo
 class DocumentEncoder {
  public:
   DocumentEncoder(const Options& o, const ModelSource& source, int64_t vocab)
-      : codec_(source, vocab, o.chat_template),
+      : codec_(source, vocab, o.chat_template, o.date),
         text_field_(o.text_field),
         images_(std::make_shared<const ImageInput>(codec_.image_input().value_or(ImageInput{}))) {
     if (codec_.has_tokenizer())
       samples_.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source),
                                       .chat_template = o.chat_template,
+                                      .date = o.date,
                                       .text_field = o.text_field});
   }
 
@@ -282,6 +296,7 @@ class DocumentEncoder {
 void each_document(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   if (is_token_file(o.data)) {
     check(o.chat_template.empty(), o.data, ": has tokens already, so --chat-template changes nothing");
+    check(o.date.empty(), o.data, ": has tokens already, so --date changes nothing");
     const auto file = std::make_shared<const TokenFile>(o.data);
     if (const std::string note = file->note_on_sums(); !note.empty()) log_info(note);
     check(file->vocab() <= vocab, o.data, ": has a vocabulary of ", file->vocab(), ", but the model's is ",
@@ -470,7 +485,7 @@ void evaluate_preference(const Options& o, const ModelSource& source, Device dev
 void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
                          std::ostream& out) {
   check_is_new(o);
-  const TextCodec codec(source, read_model_config(source).vocab, o.chat_template);
+  const TextCodec codec(source, read_model_config(source).vocab, o.chat_template, o.date);
   const std::vector<PromptRecord> records = read_prompt_file(o.data);
   const std::vector<ScoredAnswer> answers = score_answers(
       source, codec, records,
@@ -496,6 +511,7 @@ int run_evaluate(const Arguments& arguments, const Streams& streams) {
   std::string command;
   const auto read = [&] {
     command = parse_arguments(program, arguments).name;
+    if (!options.date.empty()) check_date("--date", options.date);
     return kMeetingTime;
   };
   const auto run = [&](World& world) {

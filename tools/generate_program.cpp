@@ -12,6 +12,7 @@
 #include "runtime/whole_file.h"
 #include "text/chat/prompt_file.h"
 #include "text/data/corpus.h"
+#include "text/jinja/template_date.h"
 #include "tools/inference/chat_session.h"
 #include "tools/inference/prompt_images.h"
 #include "tools/model_options.h"
@@ -37,7 +38,7 @@ constexpr int64_t kChatContext = 4096;
 
 struct Options {
   ModelOptions model;
-  std::string chat_template, system;
+  std::string chat_template, date, system;
   std::optional<std::string> prompt, prompt_file, prompts, out;
   std::vector<std::string> images;
   bool chat = false, force = false;
@@ -90,7 +91,11 @@ std::vector<Option> options_of(Options& o) {
        "number of continuations",
        {.shows_default = true, .excludes = {"--prompts", "--chat"}}},
       {"--chat-template", &o.chat_template,
-       "built-in chat template in place of the folder's, such as chatml"},
+       "chat template in place of the folder's: a built-in name, such as chatml, or a file"},
+      {"--date",
+       &o.date,
+       "date that the chat template prints, if it prints one; default: today's",
+       {.type = "YYYY-MM-DD"}},
       {"--max-new-tokens,--max-tokens",
        &o.max_tokens,
        "most tokens of a continuation",
@@ -130,7 +135,7 @@ class Generation {
         world_(world),
         source_(options.model.source()),
         config_(read_model_config(source_)),
-        codec_(source_, config_.vocab, options.chat_template) {}
+        codec_(source_, config_.vocab, options.chat_template, options.date) {}
 
   void run() {
     if (o_.chat) return hold_conversation();
@@ -280,6 +285,7 @@ class Generation {
 void check_options(Options& o) {
   o.sampler.seed = static_cast<uint64_t>(o.seed);
   const Sampler checked(o.sampler);  // before anything is loaded
+  if (!o.date.empty()) check_date("--date", o.date);
   for (const auto& [name, value, least] : {std::tuple{"--max-new-tokens", o.max_tokens, 1},
                                            {"--samples", o.samples, 1},
                                            {"--batch", o.batch, 1},

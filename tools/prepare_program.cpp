@@ -24,6 +24,7 @@
 #include "text/data/kept_files.h"
 #include "text/images/resize.h"
 #include "text/input/table_input.h"
+#include "text/jinja/template_date.h"
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/programs.h"
 #include "tools/sample_picture.h"
@@ -129,6 +130,10 @@ std::vector<Option> options_of(Options& o) {
        "chat template for conversations: a built-in name or a file; default: that of the "
        "tokenizer's folder",
        {.type = "NAME", .needs = {"--tokenizer"}}},
+      {"--date",
+       &o.encoder.date,
+       "date that the chat template prints, if it prints one; default: today's",
+       {.type = "YYYY-MM-DD", .needs = {"--tokenizer"}}},
       {"--train-on", choice(&o.encoder.train_on),
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
       {"--records", choice(&o.encoder.records),
@@ -238,6 +243,7 @@ void check_outputs(const Options& o) {
   check(o.eval_share > 0 && o.eval_share < 1, "--eval-share is ", o.eval_share,
         ", must be above 0 and below 1");
   for (const std::string& out : outputs(o)) file_to_write(out);
+  if (!o.encoder.date.empty()) check_date("--date", o.encoder.date);
   check(!o.eval_out || !same_file(o.out, *o.eval_out), "--out and --eval-out are the same file, ", o.out);
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file of a tokenizer's folder
+constexpr int64_t kMostTemplateBytes = int64_t{1} << 20;
 constexpr char kConfig[] = "/tokenizer_config.json";
 
 json read_json(const std::string& path) {
@@ -83,6 +84,13 @@ ChatTemplate ChatTemplate::from_folder(const std::string& folder) {
   return made;
 }
 
+ChatTemplate ChatTemplate::chosen(const std::string& name, const std::string& folder) {
+  if (name.empty()) return from_folder(folder);
+  SpecialTokens tokens = read_special_tokens(folder);
+  if (!std::filesystem::is_regular_file(name)) return named(name, std::move(tokens));
+  return ChatTemplate(read_whole_file(name, kMostTemplateBytes), name, std::move(tokens));
+}
+
 Rendering ChatTemplate::render(const Conversation& conversation, const Options& options) const {
   std::map<std::string, JinjaValue> variables = conversation.variables;
   for (const auto& [name, text] : tokens_) variables.emplace(name, SourcedText(text));
@@ -111,6 +119,12 @@ Rendering ChatTemplate::render(const Conversation& conversation, const Options& 
     begin = run.end;
   }
   return rendering;
+}
+
+bool ChatTemplate::prints_date() const {
+  constexpr const char* kPrints = "strftime_now";
+  return default_.source.find(kPrints) != std::string::npos ||
+         tool_use_.source.find(kPrints) != std::string::npos;
 }
 
 std::string ChatTemplate::identity() const {

@@ -43,9 +43,15 @@ class ChatTemplate {
   // member chat_template of tokenizer_config.json. An Error if it has neither.
   static ChatTemplate from_folder(const std::string& folder);
 
+  // The built-in template of this name, or that of the file, or with "" the folder's own; in each case with
+  // the special tokens of the folder.
+  static ChatTemplate chosen(const std::string& name_or_file, const std::string& folder);
+
   Rendering render(const Conversation& conversation, const Options& options) const;
   const SpecialTokens& tokens() const { return tokens_; }
   const std::string& source() const { return default_.source; }
+  // Whether renderings may depend on the date of the settings.
+  bool prints_date() const;
   // A hash, in hexadecimal digits, of what renderings depend on besides conversation and options.
   std::string identity() const;
 

@@ -99,6 +99,8 @@ std::string tokenizer_of_manifest(const std::string& manifest) {
   return text_of(parse(manifest), "tokenizer");
 }
 
+std::string date_of_manifest(const std::string& manifest) { return text_of(parse(manifest), "date"); }
+
 RecordKind records_of_manifest(const std::string& manifest) {
   return named<RecordKind>(text_of(parse(manifest), "records")).value_or(RecordKind::samples);
 }

@@ -64,6 +64,9 @@ std::vector<std::string> inputs_of_manifest(const std::string& manifest);
 // The identity of the tokenizer that made the tokens; "" if the manifest has none.
 std::string tokenizer_of_manifest(const std::string& manifest);
 
+// The date that their chat template printed; "" if it printed none.
+std::string date_of_manifest(const std::string& manifest);
+
 // What the records were; samples if the manifest does not say.
 RecordKind records_of_manifest(const std::string& manifest);
 

@@ -8,16 +8,14 @@
 
 #include "checkpoint/json_text.h"
 #include "runtime/check.h"
-#include "runtime/whole_file.h"
 #include "text/chat/chat_sample.h"
+#include "text/jinja/template_date.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr int64_t kMostTemplateBytes = int64_t{1} << 20;
 
 bool is_conversation(const Record& record, const std::string& text_field) {
   const auto has = [&](std::initializer_list<const char*> names) {
@@ -57,16 +55,6 @@ std::vector<DocumentImage> described(const Record& record, std::vector<ShownImag
   return images;
 }
 
-// The template that the options name: that of the tokenizer's folder, a file, or a built-in one.
-ChatTemplate chat_template_of(const EncoderOptions& options) {
-  const std::string folder = folder_of(options);
-  const std::string& name = options.chat_template;
-  if (name.empty()) return ChatTemplate::from_folder(folder);
-  const SpecialTokens tokens = read_special_tokens(folder);
-  if (!fs::is_regular_file(name)) return ChatTemplate::named(name, tokens);
-  return ChatTemplate(read_whole_file(name, kMostTemplateBytes), name, tokens);
-}
-
 }  // namespace
 
 std::vector<std::string> texts_of(const Record& record, const std::string& field) {
@@ -78,6 +66,15 @@ std::vector<std::string> texts_of(const Record& record, const std::string& field
   for (const JinjaValue& message : chat.conversation.messages)
     if (const JinjaValue* content = message.dict().find("content")) append_content(*content, texts);
   return texts;
+}
+
+bool prints_date(const EncoderOptions& options) {
+  if (options.tokenizer.empty()) return false;
+  try {
+    return ChatTemplate::chosen(options.chat_template, folder_of(options)).prints_date();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 struct SampleEncoder::Parts {
@@ -102,16 +99,18 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
   check(p.images || options.image_longest_edge == 0, "data.image_longest_edge = ", options.image_longest_edge,
         ", but the model of ", options.tokenizer, " reads no images: omit it");
   try {
-    p.chat.emplace(chat_template_of(options));
+    p.chat.emplace(ChatTemplate::chosen(options.chat_template, folder_of(options)));
   } catch (const Error& error) {
     // A folder without a template still encodes texts.
     if (!options.chat_template.empty()) throw;
     p.why_no_chat = error.what();
     return;
   }
-  p.conversations.emplace(
-      *p.tokenizer, *p.chat,
-      ChatEncoder::Options{.train_on = options.train_on, .images = p.images});
+  if (options_.date.empty()) options_.date = todays_date();
+  p.conversations.emplace(*p.tokenizer, *p.chat,
+                          ChatEncoder::Options{.train_on = options.train_on,
+                                               .settings = {.date = options_.date, .limits = {}},
+                                               .images = p.images});
 }
 
 SampleEncoder::~SampleEncoder() = default;
@@ -166,6 +165,7 @@ std::string SampleEncoder::identity() const {
   all["text_field"] = options_.text_field;
   if (parts_->chat) {
     all["chat_template"] = parts_->chat->identity();
+    if (parts_->chat->prints_date()) all["date"] = options_.date;
     all["train_on"] = name_of(options_.train_on);
   }
   if (options_.records != RecordKind::samples) all["records"] = name_of(options_.records);

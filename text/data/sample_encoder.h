@@ -20,6 +20,7 @@ namespace flatshard {
 struct EncoderOptions {
   std::string tokenizer{};      // a folder with a tokenizer, or a tokenizer.json; empty: a token is a byte
   std::string chat_template{};  // a built-in name or a file; empty: that of the tokenizer's folder
+  std::string date{};           // that chat templates print, as YYYY-MM-DD; empty: today's
   std::string text_field = "text";  // of JSON lines that are not conversations
   TrainOn train_on = TrainOn::assistant;
   int64_t image_longest_edge = 0;  // of images that the model reads; 0: that of the tokenizer's folder
@@ -36,6 +37,9 @@ struct Sample {
   std::vector<DocumentImage> images{};
   std::vector<std::string> warnings{};
 };
+
+// Whether the chat template of the options prints a date; a template that cannot be read does not.
+bool prints_date(const EncoderOptions& options);
 
 class SampleEncoder {
  public:

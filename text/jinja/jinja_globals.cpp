@@ -1,10 +1,10 @@
 #include "text/jinja/jinja_globals.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "runtime/check.h"
 #include "text/jinja/jinja_print.h"
+#include "text/jinja/template_date.h"
 
 namespace flatshard {
 namespace {
@@ -39,17 +39,7 @@ JinjaValue dict(const JinjaArguments& arguments) {
 JinjaValue strftime_now(const JinjaArguments& arguments, const std::string& date) {
   const BoundArguments given("strftime_now()", arguments, {"format"});
   check(!date.empty(), "the template prints the date with strftime_now(), but no date is set");
-  std::tm time{};
-  const char* end = strptime(date.c_str(), "%Y-%m-%d", &time);
-  check(end != nullptr && *end == '\0', "the date is \"", date, "\", must be YYYY-MM-DD");
-  constexpr size_t kLongestFormat = 1000;
-  check(given.required(0).bytes().size() <= kLongestFormat, "the format of strftime_now() has more than ",
-        kLongestFormat, " bytes");
-  const std::string format = given.required(0).bytes() + ' ';  // strftime returns 0 for an empty result too
-  std::string text(256 + 16 * format.size(), '\0');
-  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &time));
-  check(!text.empty(), "strftime_now() cannot format the date as \"", given.required(0).bytes(), '"');
-  text.pop_back();
+  const std::string text = formatted_date(date, given.required(0).bytes());
   const std::vector<TextRun>& runs = given.required(0).text().runs();
   const auto data =
       std::find_if(runs.begin(), runs.end(), [](const TextRun& run) { return run.source != kFromTemplate; });

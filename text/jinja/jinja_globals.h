@@ -9,7 +9,7 @@
 namespace flatshard {
 
 const std::vector<std::string>& jinja_global_names();  // with namespace
-// raise_exception is an Error with its message. `date` is YYYY-MM-DD, for strftime_now.
+// raise_exception is an Error with its message. `date` is that of strftime_now (template_date.h).
 JinjaValue jinja_global(const std::string& name, const JinjaArguments& arguments, const std::string& date);
 
 }  // namespace flatshard

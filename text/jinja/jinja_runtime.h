@@ -18,7 +18,7 @@ struct JinjaLimits {
 };
 
 struct JinjaSettings {
-  std::string date;  // YYYY-MM-DD, for strftime_now; "" makes its use an Error
+  std::string date;  // for strftime_now (template_date.h); "" makes its use an Error
   JinjaLimits limits;
 };
 

@@ -80,6 +80,7 @@ struct DataConfig {
   int64_t max_samples = 0;      // 0: all
   std::string tokenizer{};      // empty: model.init_from
   std::string chat_template{};  // empty: the tokenizer's
+  std::string date{};           // empty: that of the run's beginning
   std::string text_field = "text";
   std::vector<std::string> columns{};  // of tables; empty: all
   TrainOn train_on = TrainOn::assistant;

@@ -220,6 +220,10 @@ std::vector<Field> data_fields(DataConfig& data) {
       {"data.chat_template", &data.chat_template,
        "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder",
        moves_rate},
+      {"data.date", &data.date,
+       "date that a chat template prints, as YYYY-MM-DD, if it prints one; empty = the day on which the run "
+       "begins, which its config.toml and checkpoints record",
+       moves_rate},
       {"data.text_field", &data.text_field, "field of JSON lines, or column, that holds the document",
        moves_rate},
       {"data.columns", &data.columns, "columns to read of Parquet and Arrow tables; empty = all", moves_rate},

@@ -16,6 +16,8 @@
 #include "text/data/records.h"
 #include "text/input/table_input.h"
 #include "text/input/text_kind.h"
+#include "text/jinja/template_date.h"
+#include "train/save/checkpoints.h"
 
 namespace flatshard {
 namespace {
@@ -27,6 +29,7 @@ constexpr std::chrono::hours kLongestPreparation{24 * 30};
 EncoderOptions encoder_options(const Config& config) {
   return {.tokenizer = tokenizer_folder(config),
           .chat_template = config.data.chat_template,
+          .date = config.data.date,
           .text_field = config.data.text_field,
           .train_on = config.data.train_on,
           .image_longest_edge = config.data.image_longest_edge,
@@ -203,7 +206,39 @@ void note_missing_sums(const RunData& data) {
     if (const std::string note = file.note_on_sums(); !note.empty()) log_info(note);
 }
 
+// The date of the checkpoint that the run resumes from, or else of the first prepared tokens that have one;
+// "" if there is none. What cannot be read is refused where it is used.
+std::string recorded_date(const Config& config) {
+  try {
+    if (!config.run.resume.empty()) {
+      const fs::path checkpoint = checkpoint_named(config.run.resume, config.run.dir);
+      const TrainState saved = read_train_state((checkpoint / TrainState::kFileName).string());
+      if (const auto date = saved.config.find("data.date");
+          date != saved.config.end() && date->second.size() > 2)
+        return date->second.substr(1, date->second.size() - 2);  // in TOML, with quotes
+    }
+    for (const NamedFile& file : named_files(config.data.train))
+      if (is_token_file(file.path))
+        if (const std::string date = date_of_manifest(TokenFile(file.path).manifest()); !date.empty())
+          return date;
+  } catch (const Error&) {
+  }
+  return "";
+}
+
 }  // namespace
+
+Config with_date(Config config, World& world) {
+  if (!config.data.date.empty()) return config;
+  std::string date;
+  if (world.rank() == 0 && prints_date(encoder_options(config))) {
+    date = recorded_date(config);
+    if (date.empty()) date = todays_date();
+    log_info("data.date: the chat template prints the date, ", date);
+  }
+  config.data.date = world.all_gather_texts(date, "data.date").front();
+  return config;
+}
 
 Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal) {
   sums.hash(texts_of(config));

@@ -16,6 +16,11 @@
 
 namespace flatshard {
 
+// The config with the date that its chat template prints, if it prints one: data.date, or that of the
+// checkpoint that the run resumes from, or of the prepared tokens, or today's of rank 0; so that all ranks,
+// and the run when it resumes, print the same. Call on all ranks.
+Config with_date(Config config, World& world);
+
 // The config with token files for data.train and data.eval. One rank of each host makes missing
 // files; the others wait, without a time limit. `terminal`, unless null, shows the progress.
 Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal);

@@ -59,7 +59,8 @@ RunSamples::RunSamples(const RunSetup& setup, World& world)
 
 void RunSamples::read(const RunSetup& setup) {
   const Config& config = setup.config;
-  codec_.emplace(tokenizer_folder(config), config.init_from, setup.model.vocab, config.data.chat_template);
+  codec_.emplace(tokenizer_folder(config), config.init_from, setup.model.vocab, config.data.chat_template,
+                 config.data.date);
   ends_ = codec_->end_tokens();
   const std::vector<PromptRecord> records = read_records(config.log.samples);
   check(records.size() <= kMostPrompts, config.log.samples, ": has ", records.size(),

@@ -473,12 +473,13 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   const bool is_leader = world.rank() == 0;
 
   // What the run reads, and where in its folder and data it starts.
+  const Config config = with_date(loaded.config, world);
   SharedSums sums(world);
   const RunSetup setup =
-      set_up(with_token_files(loaded.config, world, sums, output.terminal ? &output.out : nullptr), world);
+      set_up(with_token_files(config, world, sums, output.terminal ? &output.out : nullptr), world);
   RunInputs inputs(setup, world, sums);
   const RunSamples samples(setup, world);
-  const TrainState run_state = state_of_run(setup, inputs, world, loaded.config);
+  const TrainState run_state = state_of_run(setup, inputs, world, config);
   RunFolder folder(setup.config.run.dir);
   Checkpoints checkpoints(setup, world, loaded.overwrite);
   folder.hold(world);
@@ -540,7 +541,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     set_weights(setup, start, std::move(initial), reference, checkpoints, runtime.engine());
     open_columns(setup.config.loss, reference, inputs, sums);
     if (is_leader) {
-      begin_folder(folder, checkpoints, start, loaded.config, now, log);
+      begin_folder(folder, checkpoints, start, config, now, log);
       progress.open_log(folder.file("run.log"), details, start.resumed.has_value());
     }
     has_begun = true;

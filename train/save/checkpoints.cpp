@@ -73,9 +73,9 @@ Checkpoints::Checkpoints(const RunSetup& setup, World& world, bool overwrite)
       world_(world),
       overwrite_(overwrite) {}
 
-fs::path Checkpoints::find(const std::string& resume) {
-  if (resume == kResumeLatest) return latest_in(folder_);
-  return resume == kResumeBest ? best_in(folder_).path : find_checkpoint(resume);
+fs::path checkpoint_named(const std::string& resume, const fs::path& run) {
+  if (resume == kResumeLatest) return latest_in(run);
+  return resume == kResumeBest ? best_in(run).path : find_checkpoint(resume);
 }
 
 std::vector<fs::path> Checkpoints::results() const {
@@ -119,7 +119,7 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   succeed_together(world_, [&] {
     if (world_.rank() != 0) return;
     remove_leftovers(folder_);
-    if (!resume.empty()) path = find(resume).string();
+    if (!resume.empty()) path = checkpoint_named(resume, folder_).string();
     own_ = !path.empty() && fs::equivalent(fs::absolute(path).lexically_normal().parent_path(), folder_);
     if (!own_) check_no_others();
     check(!own_ || !overwrite_, folder_.string(),

@@ -34,6 +34,10 @@ inline constexpr const char *kResumeLatest = "latest", *kResumeBest = "best", *k
 // "". Call on all ranks; rank 0 looks.
 std::string resolved_resume(const RunConfig& run, World& world);
 
+// The checkpoint that "latest" or "best" (of the run in this folder) or a path means. An Error if there is
+// none.
+std::filesystem::path checkpoint_named(const std::string& resume, const std::filesystem::path& run);
+
 class Checkpoints {
  public:
   // checkpoint.keep bounds the number of checkpoints: the oldest are removed first, but never the best or the
@@ -76,7 +80,6 @@ class Checkpoints {
   std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 
  private:
-  std::filesystem::path find(const std::string& resume);
   std::vector<std::filesystem::path> results() const;  // of earlier runs
   void check_no_others() const;
   void check_open_files() const;

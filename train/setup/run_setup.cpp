@@ -14,6 +14,7 @@
 #include "runtime/problems.h"
 #include "runtime/text.h"
 #include "text/images/image_input.h"
+#include "text/jinja/template_date.h"
 #include "train/setup/device_choice.h"
 #include "train/setup/run_data.h"
 
@@ -157,6 +158,7 @@ void check_together(const Config& c, Problems& problems) {
   problems.check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   problems.attempt([&] { check_data_files("data.train", c.data.train); });
   problems.attempt([&] { check_data_files("data.eval", c.data.eval); });
+  if (!c.data.date.empty()) problems.attempt([&] { check_date("data.date", c.data.date); });
   const size_t files = named_files(c.data.train).size();
   problems.check(c.data.weights.empty() || c.data.weights.size() == files, "data.weights has ",
                  counted(std::ssize(c.data.weights), "number"), ", but data.train names ",

@@ -8,6 +8,7 @@
 #include "runtime/parallel.h"
 #include "tests/byte_tokenizer.h"
 #include "tests/test.h"
+#include "text/jinja/template_date.h"
 #include "text/tokenizer/tokenizer.h"
 
 using namespace flatshard;
@@ -148,6 +149,32 @@ TEST_CASE("of a record the members that are not null decide what it is") {
   CHECK(
       outcome_of({{"d.jsonl"}}, {.encoder = chatml()}).samples ==
       Texts{"[a</s>]", "b[c</s>]", "<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n[e<|im_end|>]\n"});
+}
+
+TEST_CASE("the date that a template prints is that of the options, and is in the manifest") {
+  write("d.jsonl", kChat);
+  write(
+      "dated.jinja",
+      "{{ strftime_now('%d %b %Y') }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}");
+  DatasetOptions options{.encoder = chatml()};
+  options.encoder.chat_template = "dated.jinja";
+  options.encoder.date = "2025-03-09";
+  CHECK(prints_date(options.encoder));
+  CHECK(outcome_of({{"d.jsonl"}}, options).samples == Texts{"09 Mar 2025<|user|>a</s><|assistant|>[b</s>]"});
+  const auto date_of = [](const DatasetOptions& of) {
+    return date_of_manifest(make_manifest({{"d.jsonl"}}, of, SampleEncoder(of.encoder)));
+  };
+  CHECK(date_of(options) == "2025-03-09");
+  DatasetOptions other = options;
+  other.encoder.date = "2025-03-10";
+  CHECK(token_file_of("d.jsonl", other) != token_file_of("d.jsonl", options));
+  other.encoder.date = "";
+  CHECK(date_of(other) == todays_date());
+  // A template that prints no date has the same tokens on every day.
+  options.encoder.chat_template = other.encoder.chat_template = "chatml";
+  CHECK_FALSE(prints_date(options.encoder));
+  CHECK(date_of(options) == "");
+  CHECK(token_file_of("d.jsonl", other) == token_file_of("d.jsonl", options));
 }
 
 TEST_CASE("samples without a token, or without one to train on, are dropped and counted") {

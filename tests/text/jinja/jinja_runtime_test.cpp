@@ -90,6 +90,20 @@ TEST_CASE("the date is the given one") {
   CHECK(run("{{ strftime_now('%d %b %Y') }}", {.date = "2024-02-29", .limits = {}}) == "29 Feb 2024");
   CHECK(error("{{ strftime_now('%d') }}") ==
         "chat:1: the template prints the date with strftime_now(), but no date is set");
-  CHECK(error("{{ strftime_now('%d') }}", {.date = "today", .limits = {}}) ==
-        "chat:1: the date is \"today\", must be YYYY-MM-DD");
+  for (const char* date : {"today", "2024-2-29", "2023-02-29", "2024-13-01", "0000-01-01", "2024-02-29 "})
+    CHECK(test::missing_from(error("{{ strftime_now('%d') }}", {.date = date, .limits = {}}),
+                             {"chat:1: the date is", date, "YYYY-MM-DD"}) == "");
+}
+
+TEST_CASE("every format of a date prints what Python prints for midnight of that day, without a zone") {
+  const auto date = [](const std::string& format) {
+    return run("{{ strftime_now('" + format + "') }}", {.date = "2024-02-09", .limits = {}});
+  };
+  CHECK(date("%B %d, %Y") == "February 09, 2024");
+  CHECK(date("%Y-%m-%d") == "2024-02-09");
+  CHECK(date("%-d %B %Y|%e|%a %A|%b|%y|%j|%u%w|%U %W|%G-%V") ==
+        "9 February 2024| 9|Fri Friday|Feb|24|040|55|05 06|2024-06");
+  CHECK(date("%H:%M:%S.%f|%I %p|%z%Z|%x|%X|%c|%D %F") ==
+        "00:00:00.000000|12 AM||02/09/24|00:00:00|Fri Feb  9 00:00:00 2024|02/09/24 2024-02-09");
+  CHECK(date("100%%|%%f|%%%f|end%") == "100%|%f|%000000|end%");
 }

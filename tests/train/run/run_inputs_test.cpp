@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/byte_tokenizer.h"
+#include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
@@ -57,6 +58,46 @@ TEST_CASE("a run on conversations makes their tokens once, and has the same bits
     CHECK(token_files(workshop).size() == 1);
   }
   CHECK(fs::exists(workshop.file("run/model/tokenizer.json")));
+}
+
+TEST_CASE("a run has the date of its beginning, which a resumed run keeps, on whatever day it resumes") {
+  const test::Workshop workshop("dated_run");
+  const std::string options = write_chats(workshop) + "--data.chat_template=dated.jinja ";
+  std::ofstream(workshop.file("dated.jinja")) << "{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}<|{{ "
+                                                 "m.role }}|>{{ m.content }}</s>{% endfor %}";
+  const auto run = [&](const std::string& more) {
+    const test::Finished done = workshop.train(1, options + more);
+    CHECK_MESSAGE(done.exit_code == 0, done.output);
+    return done.output;
+  };
+  const auto date_in = [&](const std::string& folder) {
+    const std::string config = test::read_file(workshop.file(folder + "/config.toml"));
+    const size_t at = config.find("\ndate = \"");
+    return at == config.npos ? "" : config.substr(at + 9, 10);
+  };
+  const std::string first = run("--data.date=2024-02-29 --run.dir=a --train.steps=2 --checkpoint.save_every=2 ");
+  CHECK(date_in("a") == "2024-02-29");
+  const std::string resumed = run("--resume a/step-2 --run.dir=b --train.steps=4 ");
+  CHECK(date_in("b") == "2024-02-29");
+  CHECK(resumed.find("2024-02-29") != std::string::npos);
+  CHECK(resumed.find(": data.") == std::string::npos);  // among what changed
+  CHECK(resumed.find("made from") == std::string::npos);
+  CHECK(token_files(workshop).size() == 1);
+  run("--run.dir=c --train.steps=2 ");
+  const std::string today = date_in("c");
+  CHECK(today.size() == 10);
+  CHECK(today > "2024-02-29");
+  CHECK(token_files(workshop).size() == 2);
+  const test::Finished wrong = workshop.train(1, options + "--data.date=29.2.2024 ");
+  CHECK(wrong.exit_code == 1);
+  CHECK(test::missing_from(wrong.output, {"data.date", "29.2.2024", "YYYY-MM-DD"}) == "");
+}
+
+TEST_CASE("a run on a template that prints no date records none") {
+  const test::Workshop workshop("undated_run");
+  const test::Finished run = workshop.train(1, write_chats(workshop) + "--train.steps=1");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  CHECK(test::read_file(workshop.file("run/config.toml")).find("\ndate = \"\"") != std::string::npos);
 }
 
 TEST_CASE("tokens of another tokenizer, or of text that has changed, are refused with the reason") {
