@@ -1,4 +1,4 @@
-"""Golden resizes: images of noise resized by Pillow, in resize.txt, one a line: size, new size, filter, hash of the pixels. Pillow must be older than 12.2: see text/images/resize.h.
+"""Golden resizes: images of noise resized by Pillow, in resize.txt, one a line: size, new size, filter, hash of the pixels. Pillow must be 13: see text/images/resize.h.
 
     python tests/golden/resize.py FILE [COUNT [SEED]]     writes other random ones, 500 by default, and
 

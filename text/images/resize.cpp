@@ -147,8 +147,13 @@ Image resized(const Image& image, int64_t width, int64_t height, ResizeFilter fi
     check(side >= 1 && side <= kMaxImageSide, "an image of ", image.width, " x ", image.height,
           " cannot become one of ", width, " x ", height, ": sides must be 1 to ", kMaxImageSide);
   const Kernel kernel = kernel_of(filter);
-  Image result = width == image.width ? image : with_width(image, width, kernel);
-  return height == image.height ? result : with_height(result, height, kernel);
+  const auto widen = [&](Image from) { return width == from.width ? from : with_width(from, width, kernel); };
+  const auto heighten = [&](Image from) {
+    return height == from.height ? from : with_height(from, height, kernel);
+  };
+  const int64_t rows_lost = image.height - height, columns_lost = image.width - width;
+  const bool height_first = rows_lost > 0 && rows_lost > 2 * columns_lost;
+  return height_first ? widen(heighten(image)) : heighten(widen(image));
 }
 
 }  // namespace flatshard

@@ -1,15 +1,14 @@
 #pragma once
-// Images of 8-bit RGB, and their sizes changed as Pillow's Image.resize does it, bit for bit. Models were
-// trained on the pixels of Pillow before 12.2, which are these. Later versions take the passes below in the
-// other order where the height shrinks far more than the width, which rounds some pixels differently.
+// Images of 8-bit RGB, and their sizes changed as Image.resize of Pillow 13 does it, bit for bit. Pillow
+// before 13 takes the passes below in the other order for some sizes, which rounds some pixels differently.
 //
 // A pass computes each output pixel x from the input pixels j near its center c = (x + 0.5) * scale, where
 // scale = input size / output size:
 //
 //   weight(j) = filter((j - c + 0.5) / max(scale, 1)), divided by the sum of all weights, rounded to 2^-22
 //
-// and rounds the weighted sum to 8 bits. The horizontal pass comes first; a pass that changes no size is left
-// out.
+// and rounds the weighted sum to 8 bits. The horizontal pass comes first, unless the height becomes smaller,
+// and by more than twice as many pixels as the width. A pass that changes no size is left out.
 
 #include <array>
 #include <cstdint>

@@ -33,7 +33,7 @@ std::string hash_after(const Resize& r, uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("an image is resized to the bits of Pillow") {
+TEST_CASE("an image is resized to the bits of Pillow 13") {
   const char* const other = std::getenv("FLATSHARD_RESIZES");
   const std::vector<Resize> resizes =
       read_resizes(other ? other : str(kSourceDir, "/tests/golden/resize.txt"));
