@@ -52,8 +52,8 @@ int64_t most_patches(const VisionConfig& vision, int64_t tokens) {
 }
 
 RowCounts with_most_images(const VisionConfig& vision, int64_t tokens, int64_t most) {
-  const int64_t patches = std::min(most, most_patches(vision, tokens));
-  const int64_t of_frame = resamples(vision) ? 1 : vision.square();  // at least
+  const int64_t of_frame = resamples(vision) ? 1 : vision.square();  // at least; others are multiples of it
+  const int64_t patches = std::min(most, most_patches(vision, tokens)) / of_frame * of_frame;
   int64_t frames = patches / of_frame;
   if (resamples(vision)) frames = std::min(frames, tokens / vision.perceiver.latents);
   return {.tokens = tokens,

@@ -22,7 +22,7 @@ namespace flatshard {
 int64_t image_rows(const VisionConfig& vision, const RowCounts& rows);  // R
 
 // The counts with the most frames, and at most so many patches, that images in these tokens can have: every
-// row of an image is a token.
+// row of an image is a token. Patches that would be less than a row do not count.
 RowCounts with_most_images(const VisionConfig& vision, int64_t tokens, int64_t most_patches);
 // The most patches of images in so many tokens.
 int64_t most_patches(const VisionConfig& vision, int64_t tokens);

@@ -66,6 +66,22 @@ TEST_CASE("text after an image continues behind its longer side, and in a new do
   CHECK(test::error_of([] { axes_of({1, kImage, kImage}, {0, 1, 0}, {{1, 2}}); }) != "");
 }
 
+TEST_CASE("the most patches of images are those of whole rows") {
+  VisionConfig latents{
+      .patch_size = 2, .image_size = 12, .image_token = kImage, .connector = ConnectorKind::perceiver};
+  latents.perceiver.latents = 3;
+  const VisionConfig shuffled{.image_token = kImage, .scale = 3, .connector = ConnectorKind::pixel_shuffle};
+  for (const auto& [vision, rows] : {std::pair{rotary(2), 16}, {shuffled, 7}}) {
+    const RowCounts most = with_most_images(vision, 100, 66);
+    CHECK(most.patches == rows * vision.square());
+    CHECK(most.frames == rows);
+    CHECK(image_rows(vision, most) == rows);
+    CHECK(with_most_images(vision, 5, 66).patches == 5 * vision.square());
+    CHECK(with_most_images(vision, 100, 3).patches == 0);
+  }
+  CHECK(with_most_images(latents, 100, 66).patches == 66);
+}
+
 TEST_CASE("squares are sorted by window, those at the edges into smaller ones") {
   const VisionConfig vision = rotary(2);
   Patches patches({{3, 3}, {1, 2}});

@@ -1,6 +1,7 @@
 #include "text/images/image_input.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -196,10 +197,16 @@ std::optional<ImageInput> read_image_input(const std::string& folder, int64_t lo
   const Part both{both_json, both_path + ": "}, images{images_json, images_path + ": "};
   read_processor(both.find("image_processor") ? both.object("image_processor") : images, input.rules);
   check_token_count(both, input.rules);
-  if (longest_edge > 0 && input.rules.by_squares())
+  if (longest_edge > 0 && input.rules.by_squares()) {
+    const int64_t fewest = input.rules.fewest_pixels;
     input.rules.most_pixels = longest_edge * longest_edge;
-  else if (longest_edge > 0)
+    check(input.rules.most_pixels >= fewest, folder, ": data.image_longest_edge = ", longest_edge,
+          " allows images of ", input.rules.most_pixels, " pixels, but the model reads none of fewer than ",
+          fewest, ": set it to at least ",
+          static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(fewest)))));
+  } else if (longest_edge > 0) {
     input.rules.longest_edge = longest_edge;
+  }
   try {
     check_rules(input.rules);
   } catch (const Error& error) {

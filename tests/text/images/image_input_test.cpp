@@ -102,6 +102,9 @@ TEST_CASE("the pixels that an image of Qwen may have are read in both forms, and
   CHECK(input.rules.fewest_pixels == 3136);
   CHECK(input.rules.most_pixels == 12845056);
   CHECK(read_image_input(folder_with(config, "", published), 768)->rules.most_pixels == 768 * 768);
+  CHECK(test::missing_from(test::error_of([&] { read_image_input(folder_with(config, "", published), 55); }),
+                           {"a model: data.image_longest_edge = 55", "3025 pixels", "3136", "at least 56"}) ==
+        "");
   CHECK(error(config, "", R"({"merge_size": 3})") ==
         "a model/preprocessor_config.json: merge_size must be that of the model, 2");
   CHECK(error(config, "", R"({"max_pixels": 3000})").find("3136 to 3000 pixels") != std::string::npos);
