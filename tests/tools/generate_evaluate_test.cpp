@@ -47,18 +47,46 @@ test::Finished run(const std::string& in, const std::string& command) {
   return finished;
 }
 
+// A small random model that reads images, in a new folder.
+void write_seeing_model(const std::string& folder) {
+  fs::remove_all(folder);
+  ModelConfig config = test::small_model("smolvlm", 460);
+  config.max_positions = 512;
+  config.vision->image_size = 64;
+  config.vision->patch_size = 8;
+  config.vision->scale = 2;
+  config.vision->image_token = 421;
+  StreamGroup streams(Device::cpu());
+  const ResidentModel model(resolved(config), DType::f32, streams.add("compute"));
+  test::fill_random(model);
+  test::write_model_folder(folder, model);
+  const fs::path published = kSourceDir + std::string("/tests/golden/image_folders/smolvlm");
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "processor_config.json"})
+    fs::copy_file(published / name, fs::path(folder) / name);
+}
+
+// Returns what the conversation reports as errors.
+std::string chat_to(std::ostream& out, const std::string& folder, const std::string& input, int64_t context,
+                    const std::string& system, const std::string& chat_template) {
+  Generator generator(folder, {.capacity = context});
+  const TextCodec codec(folder, generator.config().vocab, chat_template);
+  std::istringstream in(input);
+  std::ostringstream err;
+  run_chat(generator, codec, {.temperature = 0}, 5, system, {in, out, err});
+  return err.str();
+}
+
 struct Chat {
   std::string out, err;
 };
 
+// By the template of the folder if `chat_template` is "".
 Chat chat(const std::string& folder, const std::string& input, int64_t context,
-          const std::string& system = "") {
-  Generator generator(folder, {.capacity = context});
-  const TextCodec codec(folder, test::kTalkingVocab, "chatml");
-  std::istringstream in(input);
-  std::ostringstream out, err;
-  run_chat(generator, codec, {.temperature = 0}, 5, system, {in, out, err});
-  return {out.str(), err.str()};
+          const std::string& system = "", const std::string& chat_template = "chatml") {
+  std::ostringstream out;
+  const std::string err = chat_to(out, folder, input, context, system, chat_template);
+  return {out.str(), err};
 }
 
 }  // namespace
@@ -134,6 +162,51 @@ TEST_CASE("a conversation that outgrows its context continues after a message wi
   CHECK(full.out == "> " + chat(folder, "Hi\n", 60).out);
 }
 
+TEST_CASE("a conversation survives images that cannot be read, and images whose files are gone") {
+  const std::string folder = "chat_images", pictures = kSourceDir + std::string("/tests/golden/images/");
+  write_seeing_model(folder);
+  const auto talk = [&](const std::string& input) { return chat(folder, input, 400, "", ""); };
+  std::string bytes = test::text_of(pictures + "rgb_8.png");
+  bytes[bytes.size() - 40] ^= 1;
+  test::write_text("chat_images/damaged.png", bytes);
+  const Chat plain = talk("first\nhello\n"), damaged = talk("first\n/image chat_images/damaged.png\nhello\n");
+  CHECK(plain.err.empty());
+  CHECK(damaged.err.starts_with("chat_images/damaged.png: is a damaged PNG ("));
+  CHECK(damaged.err.ends_with("; the conversation continues without it\n"));
+  const size_t second = plain.out.find("> ", 2);
+  CHECK(damaged.out == plain.out.substr(0, second) + "> " + plain.out.substr(second));
+  const std::string image = "/image chat_images/a.png\n";
+  fs::copy_file(pictures + "rgb_8.png", "chat_images/a.png");
+  CHECK(talk(image + "/reset\nfirst\nhello\n").out.ends_with(plain.out));
+  const Chat kept = talk("first\n" + image + "hello\nagain\n");
+  CHECK(kept.out != talk("first\nhello\nagain\n").out);
+  struct Removing : std::stringbuf {  // the file, as soon as the image is shown
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+      if (std::string_view(text, static_cast<size_t>(count)).starts_with("shown"))
+        fs::remove("chat_images/a.png");
+      return std::stringbuf::xsputn(text, count);
+    }
+  } buffer;
+  std::ostream out(&buffer);
+  CHECK(chat_to(out, folder, "first\n" + image + "hello\nagain\n", 400, "", "").empty());
+  CHECK(!fs::exists("chat_images/a.png"));
+  CHECK(buffer.str() == kept.out);
+}
+
+TEST_CASE("a message that the chat template rejects is reported, and the conversation continues") {
+  const std::string folder = "chat_rejected";
+  test::write_talking_model(folder);
+  test::write_text("chat_rejected/strict.jinja",
+                   "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not so') }}"
+                   "{% endif %}{{ m.content }}{% endfor %}");
+  fs::copy_file("chat_rejected/strict.jinja", "chat_rejected/chat_template.jinja");
+  const Chat plain = chat(folder, "Hi\nHo\n", 300, "", ""),
+             rejected = chat(folder, "Hi\nno\nHo\n", 300, "", "");
+  CHECK(test::missing_from(rejected.err, {"not so", "; the conversation continues as before\n"}) == "");
+  const size_t second = plain.out.find("> ", 2);
+  CHECK(rejected.out == plain.out.substr(0, second) + "> " + plain.out.substr(second));
+}
+
 TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
   const std::string in = workshop("generate_chat");
   const std::string output = run(in,
@@ -182,22 +255,8 @@ TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of
 }
 
 TEST_CASE("generate --image shows pictures with the prompt, as a record of --prompts does") {
-  const std::string folder = "generate_image",
-                    published = kSourceDir + std::string("/tests/golden/image_folders/smolvlm");
-  fs::remove_all(folder);
-  ModelConfig config = test::small_model("smolvlm", 460);
-  config.max_positions = 512;
-  config.vision->image_size = 64;
-  config.vision->patch_size = 8;
-  config.vision->scale = 2;
-  config.vision->image_token = 421;
-  StreamGroup streams(Device::cpu());
-  const ResidentModel model(resolved(config), DType::f32, streams.add("compute"));
-  test::fill_random(model);
-  test::write_model_folder(folder + "/model", model);
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "processor_config.json"})
-    fs::copy_file(fs::path(published) / name, fs::path(folder) / "model" / name);
+  const std::string folder = "generate_image";
+  write_seeing_model(folder + "/model");
   const std::string picture = kSourceDir + std::string("/tests/golden/images/rgb.jpeg");
   test::write_text(
       folder + "/a.jsonl",

@@ -23,6 +23,15 @@ std::vector<size_t> markers_of(const Rendering& rendering, std::string_view mark
   return markers;
 }
 
+// An Error names the image.
+ImageLayout layout_of_shown(const ImageRules& rules, const ShownImage& image) {
+  try {
+    return layout_of(rules, image.size);
+  } catch (const Error& error) {
+    throw Error(str(name_of(image.source), ": ", error.what()), error.where);
+  }
+}
+
 // Whether the text begins with neither white space nor what could be a special token.
 bool touches(std::string_view text) {
   if (text.empty() || text.front() == '<') return false;
@@ -70,7 +79,7 @@ Rendering with_image_text(const Rendering& rendering, std::span<const ShownImage
   for (size_t i = 0; i < markers.size(); ++i) {
     whole.text.append(rendering.text, done, markers[i] - done);
     done = markers[i] + marker.size();
-    const std::string text = expansion(rules, layout_of(rules, images[i].size));
+    const std::string text = expansion(rules, layout_of_shown(rules, images[i]));
     const bool follows = !whole.images.empty() && whole.images.back().end == whole.text.size();
     const bool shares_fake = rules.family == ImageFamily::idefics2 && follows;
     const size_t begin = whole.text.size();

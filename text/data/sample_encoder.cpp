@@ -40,7 +40,7 @@ std::string folder_of(const EncoderOptions& options) {
   return (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
 }
 
-// What the headers of a record's images say; writes their sizes into the images, too.
+// The facts of a record's images; writes their sizes into the images, too.
 std::vector<DocumentImage> described(const Record& record, std::vector<ShownImage>& shown) {
   std::vector<DocumentImage> images;
   for (ShownImage& image : shown) {
@@ -49,7 +49,9 @@ std::vector<DocumentImage> described(const Record& record, std::vector<ShownImag
       image.size = facts.size;
       images.push_back({.extent = {}, .source = image.source, .facts = facts, .where = record.where});
     } catch (const Error& error) {
-      throw Error(record.where + ": " + error.what(), error.where);
+      throw Error(str(record.where, ": ", error.what(),
+                      "; prepare --skip-bad counts such records and leaves them out"),
+                  error.where);
     }
   }
   return images;

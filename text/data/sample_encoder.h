@@ -52,7 +52,7 @@ class SampleEncoder {
   RecordKind records() const { return options_.records; }
   // How the model of the tokenizer's folder reads images; nothing if it reads none.
   const std::optional<ImageInput>& image_input() const;
-  // Reads of images only the headers. An Error begins with the record's `where`.
+  // Decodes images, and keeps none. An Error begins with the record's `where`.
   Sample encode(const Record& record) const;
   // The text of tokens, such as those of a sample.
   std::string decode(const std::vector<int32_t>& tokens) const;

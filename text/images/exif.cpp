@@ -74,7 +74,7 @@ std::optional<int> xmp_orientation(std::string_view xmp) {
 
 Image oriented(Image image, int orientation) {
   if (orientation < 2 || orientation > 8) return image;
-  const bool turned = turns_sides(orientation);
+  const bool turned = orientation >= 5;                                            // the sides change places
   const bool mirrored = orientation == 2 || orientation == 3 || orientation >= 7;  // left is right
   const bool upended = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Image result{image.width, image.height, std::vector<uint8_t>(image.rgb.size())};

@@ -17,8 +17,6 @@ std::optional<int> exif_orientation(std::span<const std::byte> exif);
 // Of XMP data, where EXIF data have none.
 std::optional<int> xmp_orientation(std::string_view xmp);
 
-inline bool turns_sides(int orientation) { return orientation >= 5 && orientation <= 8; }
-
 // The picture as it is to be seen. Orientations outside of 1 to 8 are 1.
 Image oriented(Image image, int orientation);
 

@@ -49,12 +49,6 @@ void lay_over_white(std::vector<uint8_t>& pixels) {
 
 }  // namespace
 
-ImageSize image_size(std::span<const std::byte> file, int64_t max_pixels) {
-  const ImageHeader header = checked_header(file, max_pixels);
-  if (turns_sides(header.orientation)) return {header.height, header.width};
-  return {header.width, header.height};
-}
-
 Image decoded(std::span<const std::byte> file, int64_t max_pixels) {
   const ImageHeader header = checked_header(file, max_pixels);
   Image image{header.width, header.height, decode(file, header)};

@@ -20,9 +20,6 @@ namespace flatshard {
 // JPEG, which may need all its coefficients, 900 MB.
 inline constexpr int64_t kMaxImagePixels = 100'000'000;
 
-// The size that decoded() will return, from the header alone.
-ImageSize image_size(std::span<const std::byte> file, int64_t max_pixels = kMaxImagePixels);
-
 Image decoded(std::span<const std::byte> file, int64_t max_pixels = kMaxImagePixels);
 
 }  // namespace flatshard

@@ -21,7 +21,8 @@ ImageFacts facts_of_file(std::string_view file, const std::string& name) {
   check(std::ssize(file) <= kMostImageBytes, name, ": has ", file.size(), " bytes, must have at most ",
         kMostImageBytes);
   try {
-    return {.size = image_size(std::as_bytes(std::span(file))),
+    const Image image = decoded(std::as_bytes(std::span(file)));
+    return {.size = {image.width, image.height},
             .bytes = std::ssize(file),
             .fingerprint = image_fingerprint(file)};
   } catch (const Error& error) {

@@ -20,13 +20,13 @@ std::string name_of(const ImageSource& image);
 // A file of an image is at most this large.
 inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 
-// What is known of an image without its pixels.
+// What is known of an image besides its pixels.
 struct ImageFacts {
   ImageSize size;
   int64_t bytes = 0;         // of the file
   uint64_t fingerprint = 0;  // of image_fingerprint()
 };
-// Decodes no more of a file than its headers. An Error begins with the image's name.
+// Decodes the image, so that one that is damaged is found here. An Error begins with the image's name.
 ImageFacts facts_of(const ImageSource& image);
 
 // The bytes of the file. An Error begins with the image's name.

@@ -56,7 +56,7 @@ class Session {
     probe.add("user", "Hello");
     codec_.encode(probe);
     system_ = system;
-    conversation_ = next;
+    forget();
   }
 
   void hold() {
@@ -81,6 +81,12 @@ class Session {
     return conversation;
   }
 
+  void forget() {
+    conversation_ = beginning(system_);
+    next_.clear();
+    images_ = {};
+  }
+
   bool read_line(std::string& line) {
     interrupts_.end_reading();
     streams_.out << "> " << std::flush;
@@ -103,7 +109,7 @@ class Session {
     } else if (command == "/help") {
       streams_.out << kChatCommands << std::flush;
     } else if (command == "/reset") {
-      conversation_ = beginning(system_);
+      forget();
     }
     return command != "/exit" || !rest.empty();
   }
@@ -116,40 +122,52 @@ class Session {
     }
   }
 
-  // Shows an image with the next message.
+  // Shows an image with the next message. Its file is read only here.
   void show_image(const std::string& path) {
     try {
       check(codec_.image_input().has_value(), "the model reads no images");
-      facts_of({.path = path});
-      images_.push_back({.path = path});
+      const ShownImage image{.source = {.path = path}, .size = facts_of({.path = path}).size};
+      PromptImages all = images_;
+      append_image(*codec_.image_input(), path, read_image(image.source), image.size, all);
+      images_ = std::move(all);
+      next_.push_back(image);
       streams_.out << "shown with the next message" << std::endl;
     } catch (const Error& error) {
       streams_.err << printable(error.what()) << "; the conversation continues without it" << std::endl;
     }
   }
 
-  PromptImages images() const {
-    return codec_.image_input() ? read_images(*codec_.image_input(), conversation_) : PromptImages{};
+  Conversation with_message(const std::string& message) const {
+    Conversation conversation = conversation_;
+    std::vector<ImageSource> sources;
+    for (const ShownImage& image : next_) sources.push_back(image.source);
+    conversation.add("user", message, sources);
+    for (size_t i = 0; i < next_.size(); ++i)
+      conversation.images[conversation_.images.size() + i].size = next_[i].size;
+    return conversation;
   }
 
   // Streams the model's answer to a message.
   void answer(const std::string& message) {
-    const size_t images_before = conversation_.images.size();
-    conversation_.add("user", message, images_);
-    find_image_sizes(conversation_);
-    const std::vector<int32_t> prompt = codec_.encode(conversation_);
+    const Conversation next = with_message(message);
+    std::vector<int32_t> prompt;
+    try {
+      prompt = codec_.encode(next);
+    } catch (const Error& error) {
+      streams_.err << printable(error.what()) << "; the conversation continues as before" << std::endl;
+      return;
+    }
     const int64_t capacity = generator_.options().capacity, space = capacity - std::ssize(prompt);
     if (space <= 0) {
-      conversation_.messages.pop_back();
-      conversation_.images.resize(images_before);
       streams_.err << "the conversation would have " << prompt.size()
                    << " tokens, which leaves no space for an answer in the context of " << capacity
                    << ": start a new one with /reset, or give a larger --context" << std::endl;
       return;
     }
     interrupts_.end_answer();
-    generator_.read_changes(0, prompt, images());
-    images_.clear();
+    generator_.read_changes(0, prompt, images_);
+    conversation_ = next;
+    next_.clear();
     TextCodec::Stream text(codec_);
     std::string all;
     const auto print = [&](const std::string& piece) {
@@ -174,7 +192,8 @@ class Session {
   Interrupts interrupts_;
   std::string system_;
   Conversation conversation_;
-  std::vector<ImageSource> images_;  // of the next message
+  std::vector<ShownImage> next_;  // the images of the next message
+  PromptImages images_;           // those of all messages, and of the next one
 };
 
 }  // namespace

@@ -2,9 +2,9 @@
 // A conversation in a terminal: reads a line of the user from `in`, streams the model's answer to `out`, and
 // keeps the history. A line that begins with "/" is a command (kChatCommands), and "//" begins a message with
 // one slash; the end of the input ends the conversation, too. SIGINT (Ctrl-C) ends the answer in progress,
-// and between answers the conversation. A conversation that outgrows the generator's capacity, a system
-// message that the chat template rejects, and an unknown command are reported on `err`; the conversation
-// continues without them.
+// and between answers the conversation. A conversation that outgrows the generator's capacity, an image that
+// cannot be read, a message that the chat template rejects, and an unknown command are reported on `err`; the
+// conversation continues without them.
 
 #include <iosfwd>
 #include <string>

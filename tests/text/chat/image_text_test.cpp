@@ -52,6 +52,16 @@ TEST_CASE("<image> of a template becomes the tokens of an image, and that of dat
   CHECK(whole.data[0].end == whole.text.size());
 }
 
+TEST_CASE("an image that cannot be cut into frames is refused by its name") {
+  ImageRules quarters = rules();
+  quarters.splits = true;
+  std::vector<ShownImage> shown = images(2);
+  shown[1] = {.source = {.path = "thin.png"}, .size = {9, 1}};
+  CHECK(test::error_of([&] {
+          with_image_text({.text = "<image><image>"}, shown, quarters);
+        }).starts_with("thin.png: has 9 x 1 pixels"));
+}
+
 TEST_CASE("images that follow each other share a token, and texts that touch them begin with a space") {
   CHECK(shown("<image><image>", {}, 2) == "FIIFIIF");
   CHECK(shown("<image>\n<image>", {}, 2) == "FIIF\nFIIF");

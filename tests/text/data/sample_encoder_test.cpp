@@ -154,7 +154,7 @@ TEST_CASE("<image> that a user types is text, and texts are shown without parts"
   CHECK(shown(encoder, sample) == "User: <image><end_of_utterance>\nAssistant:[ a<end_of_utterance>]\n");
 }
 
-TEST_CASE("an image that is missing or cannot be read is refused with its record") {
+TEST_CASE("an image that is missing, cannot be read or does not decode is refused with its record") {
   const EncoderOptions options{.tokenizer = golden("idefics2")};
   const auto chat = [](const std::string& image) {
     return R"({"messages": [{"role": "user", "content": "a"}], "image": ")" + image + "\"}";
@@ -163,6 +163,11 @@ TEST_CASE("an image that is missing or cannot be read is refused with its record
                            {"f.jsonl:3: ", "images/no_such.png", "No such file"}) == "");
   CHECK(test::missing_from(error(options, chat("picture.gif")),
                            {"f.jsonl:3: ", "images/picture.gif: is a GIF: convert"}) == "");
+  std::string bytes = read_image({.path = str(kSourceDir, "/tests/golden/images/rgb_8.png")});
+  bytes[bytes.size() - 40] ^= 1;
+  std::ofstream("damaged.png", std::ios::binary) << bytes;
+  CHECK(test::missing_from(error(options, chat(fs::absolute("damaged.png").string())),
+                           {"f.jsonl:3: ", "/damaged.png: is a damaged PNG (", "--skip-bad"}) == "");
 }
 
 TEST_CASE(

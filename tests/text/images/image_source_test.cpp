@@ -46,6 +46,14 @@ TEST_CASE("the fingerprint of an image changes with every byte") {
   CHECK(image_ends_fingerprint(file) == image_ends_fingerprint(std::string(20000, 'x')));
 }
 
+TEST_CASE("an image whose pixels do not decode is refused, though its header is sound") {
+  std::string bytes = test::read_file(picture("rgb_8.png"));
+  bytes[bytes.size() - 40] ^= 1;
+  CHECK(test::missing_from(error_of({.bytes = bytes}), {"an image of ", "damaged PNG", "replace it"}) == "");
+  std::ofstream("damaged.png", std::ios::binary) << bytes;
+  CHECK(error_of({.path = "damaged.png"}).starts_with("damaged.png: is a damaged PNG"));
+}
+
 TEST_CASE("an image that cannot be read is refused by its name") {
   CHECK(error_of({}).starts_with("an image has neither a path nor bytes: write its path"));
   CHECK(error_of({.path = "no such.png"}).starts_with("no such.png: "));
