@@ -246,7 +246,7 @@ void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDo
                                    .append = [file, image](PromptImages& images) {
                                      const ImageTable& table = *file->images();
                                      append_image(file->image_input(), table.name_of(image),
-                                                  table.read(image), image.facts.size, images);
+                                                  table.read(image), image.facts, images);
                                    }});
     take(document);
   });
@@ -280,7 +280,7 @@ class DocumentEncoder {
                                  .end = image.extent.end,
                                  .append = [input = images_, image](PromptImages& images) {
                                    append_image(*input, name_of(image.source), read_image(image.source),
-                                                image.facts.size, images);
+                                                image.facts, images);
                                  }});
     take(document);
   }

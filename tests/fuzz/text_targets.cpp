@@ -424,7 +424,7 @@ std::string try_token_file(Bytes bytes) {
 std::string try_image(Bytes bytes) {
   constexpr int64_t kMostPixels = 1 << 18;
   Image image;
-  const std::string reason = refusal([&] { image = decoded(bytes, kMostPixels); });
+  const std::string reason = refusal([&] { image = decoded(bytes, Transparency::ignored, kMostPixels); });
   if (!reason.empty()) return reason;
   require(std::ssize(image.rgb) == 3 * image.width * image.height, "pixels are lost");
   const ImageRules rules{.longest_edge = 56, .shortest_edge = 28, .splits = false};

@@ -49,14 +49,20 @@ def is_qwen(family):
 
 
 def chats():
+    def part_of(text):
+        if not text.endswith((".png", ".jpeg", ".webp")):
+            return {"type": "text", "text": text}
+        name = "../images/" + text.removeprefix("object ")
+        return {"type": "image", "image": {"path": name}} if text.startswith("object ") else {"type": "image", "path": name}
+
     def message(role, *parts):
-        return {"role": role, "content": [{"type": "text", "text": part} if not part.endswith((".png", ".jpeg", ".webp")) else
-                                          {"type": "image", "path": "../images/" + part} for part in parts]}
+        return {"role": role, "content": [part_of(part) for part in parts]}
 
     answer = message("assistant", "the loss")
     for question in (["rgb.jpeg", "What's here?"], ["rgb.jpeg", " What"], ["rgb_8.png", "\nWhat"], ["rgb_8.png", "<b>"],
                      ["rgb.webp", "\u00a0a"], ["gray.jpeg", "\u4f60"], ["Look: ", "orientation_6.jpeg", ", and ", "xmp.jpeg", "."],
-                     ["orientation_3.jpeg", "rgb.jpeg"], ["gray_8.png", "rgb.jpeg", "rgb.webp", "Compare."], ["The loss?"]):
+                     ["orientation_3.jpeg", "rgb.jpeg"], ["gray_8.png", "rgb.jpeg", "rgb.webp", "Compare."], ["The loss?"],
+                     ["rgba_8.png", "object rgba_8.png", "rgba.webp", "object rgba.webp", "palette_8.png", "object palette_8.png", "Transparent."]):
         yield [message("user", *question), answer]
     yield [message("system", "Be brief."), message("user", "rgb.jpeg", "One?"), answer, message("user", "Two: ", "gray.jpeg"), answer]
 
@@ -131,9 +137,12 @@ def write_folder(name, processor):
 
 
 def images_of(messages):
-    from transformers.image_utils import load_image
+    """Paths, and of an image that is an object the picture that the library datasets makes of it."""
+    from PIL import Image, ImageOps
 
-    return [load_image(os.path.join(FOLDER, part["path"])) for message in messages for part in message["content"] if part["type"] == "image"]
+    path_of = lambda name: os.path.join(FOLDER, name)
+    return [path_of(part["path"]) if "path" in part else ImageOps.exif_transpose(Image.open(path_of(part["image"]["path"])))
+            for message in messages for part in message["content"] if part["type"] == "image"]
 
 
 def seen(processor, messages):

@@ -1,5 +1,5 @@
-"""Golden pictures in tests/golden/images: JPEG, PNG and WebP files, and in images.txt the size and the hash of the pixels that
-Pillow and transformers make of each. The files of refused_files() are not in this list.
+"""Golden pictures in tests/golden/images: JPEG, PNG and WebP files, and in images.txt the size of each and the hashes of the pixels
+that transformers makes of a path, without transparency, and of a picture, over white. The files of refused_files() are not in this list.
 
     python tests/golden/images.py FOLDER [COUNT [SEED]]     writes other random ones, 300 by default, and
 
@@ -66,16 +66,17 @@ def png(samples, bits, color, interlaced=False, before=(), after=()):
 
 
 def pixels_of(data, samples=None):
-    """The pixels that a processor of transformers sees. Pillow clips 16-bit gray, which ours does not: then from the samples."""
+    """What load_image makes of the file, and what processors make of the picture that Pillow opens. Pillow clips 16-bit gray, which
+    ours does not: then from the samples."""
     from PIL import Image, ImageOps
+    from transformers.image_transforms import convert_to_rgb
+    from transformers.image_utils import load_image
 
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     if image.mode.startswith("I;16"):
-        return np.repeat((samples >> 8).astype(np.uint8), 3, axis=2)
-    if "A" in image.getbands() or image.info.get("transparency") is not None:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, (255, 255, 255, 255)), image)
-    return np.asarray(image.convert("RGB"))
+        gray = np.repeat((samples >> 8).astype(np.uint8), 3, axis=2)
+        return gray, gray
+    return np.asarray(load_image(image)), convert_to_rgb(image, return_numpy=True)
 
 
 def samples_of(bits, channels, width, height, seed, dice):
@@ -141,8 +142,8 @@ def write(folder, files):
         for name, data, samples in files:
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(data)
-            pixels = pixels_of(data, samples)
-            print(name, pixels.shape[1], pixels.shape[0], hash_of(pixels), file=out)
+            pixels, over_white = pixels_of(data, samples)
+            print(name, pixels.shape[1], pixels.shape[0], hash_of(pixels), hash_of(over_white), file=out)
 
 
 def random_files(count, seed, largest):

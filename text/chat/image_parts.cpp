@@ -61,9 +61,14 @@ ImageSource from_text(std::string text, const std::string& folder) {
 ImageSource source_of(const Json& value, const std::string& folder) {
   if (value.is_string()) return from_text(value.get<std::string>(), folder);
   check(value.is_object(), "an image is of type ", value.type_name(), ", ", kForms);
-  if (const std::string bytes = text_of(value, "bytes"); !bytes.empty()) return from_bytes(bytes);
-  for (const char* name : {"path", "url"})
-    if (const std::string text = text_of(value, name); !text.empty()) return from_text(text, folder);
+  const auto as_object = [](ImageSource source) {
+    source.is_object = true;
+    return source;
+  };
+  if (const std::string bytes = text_of(value, "bytes"); !bytes.empty()) return as_object(from_bytes(bytes));
+  if (const std::string path = text_of(value, "path"); !path.empty())
+    return as_object(from_text(path, folder));
+  if (const std::string url = text_of(value, "url"); !url.empty()) return from_text(url, folder);
   fail(str("an image has neither bytes nor a path: it ", kForms));
 }
 

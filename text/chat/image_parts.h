@@ -2,7 +2,7 @@
 // Images of records. A message shows them as parts of its content:
 //
 //   {"type": "image", "path": "cat.jpg"}        a file; "image" and "url" mean the same
-//   {"type": "image", "image": "data:image/png;base64,..."}     or {"bytes": base64, "path": ...}
+//   {"type": "image", "image": "data:image/png;base64,..."}     or an object, {"bytes": base64, "path": ...}
 //   {"type": "image_url", "image_url": {"url": ...}}            as in OpenAI's chats
 //   {"type": "image"}                            the next one that the record lists
 //

@@ -6,7 +6,6 @@
 
 #include "runtime/check.h"
 #include "runtime/parallel.h"
-#include "text/images/image_file.h"
 
 namespace flatshard {
 namespace {
@@ -20,11 +19,13 @@ bool are_same(const LaneImage& a, const LaneImage& b) {
 void load_image(const LaneImage& lane_image, float* patches, int32_t* positions, int64_t patches_of_lane) {
   const TokenFile& file = *lane_image.file;
   const TokenImage& image = lane_image.image;
+  const ImageRules& rules = file.image_input().rules;
   const ImageLayout layout = layout_of(lane_image);
   const std::string bytes = file.images()->read(image);
+  const Transparency transparency = transparency_of(rules.family, image.facts.is_object);
   try {
-    write_patches(file.image_input().rules, layout, decoded(std::as_bytes(std::span(bytes))), patches,
-                  positions, patches_of_lane);
+    write_patches(rules, layout, decoded(std::as_bytes(std::span(bytes)), transparency), patches, positions,
+                  patches_of_lane);
   } catch (const Error& error) {
     throw Error(str(file.images()->name_of(image), ": ", error.what()), error.where);
   }

@@ -171,7 +171,10 @@ std::string SampleEncoder::identity() const {
     all["train_on"] = name_of(options_.train_on);
   }
   if (options_.records != RecordKind::samples) all["records"] = name_of(options_.records);
-  if (parts_->images) all["images"] = parse_json<nlohmann::ordered_json>(to_json(*parts_->images));
+  if (parts_->images) {
+    all["images"] = parse_json<nlohmann::ordered_json>(to_json(*parts_->images));
+    all["image_table"] = 2;  // it says which images are objects
+  }
   const std::string text = json_text(all);
   return text.substr(1, text.size() - 2);
 }

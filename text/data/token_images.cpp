@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBlock = 64;  // records that are read together
 constexpr std::string_view kMagic = "FLATIMG1";
+constexpr int64_t kIsObject = 2;  // a bit of the number at 44
 constexpr int64_t kMostPathBytes = 1 << 16;
 
 template <class T>
@@ -38,7 +39,8 @@ TokenImage image_of(const std::byte* record) {
                               .frames = number<uint32_t>(record + 20),
                               .patches = number<uint32_t>(record + 24)},
                    .facts = {.size = {number<uint32_t>(record + 28), number<uint32_t>(record + 32)},
-                             .bytes = number<uint64_t>(record + 48)},
+                             .bytes = number<uint64_t>(record + 48),
+                             .is_object = (number<uint32_t>(record + 44) & kIsObject) != 0},
                    .at = number<uint64_t>(record + 64),
                    .name_at = number<uint64_t>(record + 72),
                    .path_bytes = number<uint32_t>(record + 36),
@@ -197,7 +199,7 @@ void ImageTableWriter::add(int64_t document, const DocumentImage& image) {
   append<uint32_t>(records_, image.facts.size.height);
   append<uint32_t>(records_, std::ssize(path));
   append<uint32_t>(records_, std::ssize(image.where));
-  append<uint32_t>(records_, 1);
+  append<uint32_t>(records_, 1 | (image.facts.is_object ? kIsObject : 0));
   append<uint64_t>(records_, image.facts.bytes);
   append<uint64_t>(records_, static_cast<int64_t>(image.facts.fingerprint));
   append<uint64_t>(records_, path.empty() ? place(image.source.bytes) : 0);

@@ -40,19 +40,21 @@ uint8_t over_white(uint32_t value, uint32_t opacity) {
 }
 
 // Turns four bytes a pixel into three, in place.
-void lay_over_white(std::vector<uint8_t>& pixels) {
+void remove_opacity(std::vector<uint8_t>& pixels, Transparency transparency) {
+  const bool shows_white = transparency == Transparency::over_white;
   uint8_t* out = pixels.data();
   for (size_t i = 0; i < pixels.size(); i += 4, out += 3)
-    for (size_t c = 0; c < 3; ++c) out[c] = over_white(pixels[i + c], pixels[i + 3]);
+    for (size_t c = 0; c < 3; ++c)
+      out[c] = shows_white ? over_white(pixels[i + c], pixels[i + 3]) : pixels[i + c];
   pixels.resize(pixels.size() / 4 * 3);
 }
 
 }  // namespace
 
-Image decoded(std::span<const std::byte> file, int64_t max_pixels) {
+Image decoded(std::span<const std::byte> file, Transparency transparency, int64_t max_pixels) {
   const ImageHeader header = checked_header(file, max_pixels);
   Image image{header.width, header.height, decode(file, header)};
-  if (std::ssize(image.rgb) == 4 * image.width * image.height) lay_over_white(image.rgb);
+  if (std::ssize(image.rgb) == 4 * image.width * image.height) remove_opacity(image.rgb, transparency);
   return oriented(std::move(image), header.orientation);
 }
 

@@ -3,7 +3,7 @@
 //
 //   orientation      EXIF's, or that of XMP in a JPEG
 //   gray, palettes   become RGB
-//   transparency     is laid over white
+//   transparency     is ignored, or laid over white
 //   16 bits          keep the high byte (Pillow clips 16-bit gray instead)
 //   color profiles   are ignored
 //
@@ -20,6 +20,9 @@ namespace flatshard {
 // JPEG, which may need all its coefficients, 900 MB.
 inline constexpr int64_t kMaxImagePixels = 100'000'000;
 
-Image decoded(std::span<const std::byte> file, int64_t max_pixels = kMaxImagePixels);
+enum class Transparency { ignored, over_white };
+
+Image decoded(std::span<const std::byte> file, Transparency transparency = Transparency::ignored,
+              int64_t max_pixels = kMaxImagePixels);
 
 }  // namespace flatshard

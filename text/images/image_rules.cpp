@@ -274,6 +274,10 @@ int64_t tokens_of_frame(const ImageRules& rules) {
   return fewest_patches_of_frame(rules) / (rules.scale * rules.scale);
 }
 
+Transparency transparency_of(ImageFamily family, bool is_object) {
+  return is_object && family != ImageFamily::idefics2 ? Transparency::over_white : Transparency::ignored;
+}
+
 ImageLayout layout_of(const ImageRules& rules, ImageSize image) {
   check_rules(rules);
   check(image.width >= 1 && image.height >= 1, "has no pixels");

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/images/image_file.h"
 #include "text/images/resize.h"
 
 namespace flatshard {
@@ -76,6 +77,11 @@ struct ImageLayout {
   int64_t tile_rows = 0, tile_columns = 0;  // of idefics3; 0 if the whole is the only frame
   int64_t patches = 0, tokens = 0;          // of all frames; tokens are those named <image>
 };
+
+// What transformers makes of transparency. It gives its processors a picture for an image that is an object
+// in its record (image_source.h), and they lay it over white, but for that of idefics2. Of an image that is
+// named by a text it loads only the colors.
+Transparency transparency_of(ImageFamily family, bool is_object);
 
 // From sizes alone. An Error, which follows the name of the image, if it cannot be divided so; or that of
 // check_rules().

@@ -39,9 +39,10 @@ std::string name_of(const ImageSource& image) {
 ImageFacts facts_of(const ImageSource& image) {
   check(image != ImageSource{},
         "an image has neither a path nor bytes: write its path, or list it in \"images\"");
-  if (image.path.empty()) return facts_of_file(image.bytes, name_of(image));
-  const MappedFile file(image.path);
-  return facts_of_file(file.text(), image.path);
+  ImageFacts facts = image.path.empty() ? facts_of_file(image.bytes, name_of(image))
+                                        : facts_of_file(MappedFile(image.path).text(), image.path);
+  facts.is_object = image.is_object;
+  return facts;
 }
 
 std::string read_image(const ImageSource& image) {

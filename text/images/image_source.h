@@ -11,6 +11,8 @@ namespace flatshard {
 struct ImageSource {
   std::string path{};   // of its file; "" if the record holds the bytes
   std::string bytes{};  // of such a file
+  // The record has an object with the path or the bytes, as the library datasets writes images, not a text.
+  bool is_object = false;
   bool operator==(const ImageSource&) const = default;
 };
 
@@ -25,6 +27,7 @@ struct ImageFacts {
   ImageSize size;
   int64_t bytes = 0;         // of the file
   uint64_t fingerprint = 0;  // of image_fingerprint()
+  bool is_object = false;    // as in its source
 };
 // Decodes the image, so that one that is damaged is found here. An Error begins with the image's name.
 ImageFacts facts_of(const ImageSource& image);

@@ -126,11 +126,12 @@ class Session {
   void show_image(const std::string& path) {
     try {
       check(codec_.image_input().has_value(), "the model reads no images");
-      const ShownImage image{.source = {.path = path}, .size = facts_of({.path = path}).size};
+      const ImageSource source{.path = path};
+      const ImageFacts facts = facts_of(source);
       PromptImages all = images_;
-      append_image(*codec_.image_input(), path, read_image(image.source), image.size, all);
+      append_image(*codec_.image_input(), path, read_image(source), facts, all);
       images_ = std::move(all);
-      next_.push_back(image);
+      next_.push_back({.source = source, .size = facts.size});
       streams_.out << "shown with the next message" << std::endl;
     } catch (const Error& error) {
       streams_.err << printable(error.what()) << "; the conversation continues without it" << std::endl;

@@ -15,9 +15,9 @@ namespace flatshard {
 // begins with the name of an image.
 void find_image_sizes(Conversation& conversation);
 
-// Decodes an image of this size, cuts it into frames and appends these. An Error begins with the name.
-void append_image(const ImageInput& input, const std::string& name, const std::string& bytes, ImageSize size,
-                  PromptImages& images);
+// Decodes an image with these facts, cuts it into frames and appends these. An Error begins with the name.
+void append_image(const ImageInput& input, const std::string& name, const std::string& bytes,
+                  const ImageFacts& facts, PromptImages& images);
 
 // Does so for the images of a conversation, whose sizes are known.
 PromptImages read_images(const ImageInput& input, const Conversation& conversation);

@@ -21,11 +21,11 @@ std::string contents(const Conversation& conversation) {
   return text;
 }
 
-// "0 photos/a.png, 2 <bytes>": message and source of each image.
+// "0 photos/a.png, 2 object <bytes>": message and source of each image.
 std::string images(const Conversation& conversation) {
   std::string text;
   for (const ShownImage& image : conversation.images)
-    text += str(text.empty() ? "" : ", ", image.message, ' ',
+    text += str(text.empty() ? "" : ", ", image.message, image.source.is_object ? " object " : " ",
                 image.source.path.empty() ? "<" + image.source.bytes + ">" : image.source.path);
   return text;
 }
@@ -46,8 +46,9 @@ TEST_CASE("a part of a message names its image in any of the forms in use") {
       {R"({"type": "image", "url": "file:///x/a.png"})", "/x/a.png"},
       {R"({"type": "image", "url": ")" + data + "\"}", "<PNG!>"},
       {R"({"type": "image_url", "image_url": {"url": ")" + data + "\"}}", "<PNG!>"},
-      {R"({"type": "image", "image": {"bytes": "UE5HIQ==", "path": "a.png"}})", "<PNG!>"},
-      {R"({"type": "image", "text": null, "image": {"bytes": null, "path": "a.png"}})", "photos/a.png"}};
+      {R"({"type": "image", "image": {"bytes": "UE5HIQ==", "path": "a.png"}})", "object <PNG!>"},
+      {R"({"type": "image", "text": null, "image": {"bytes": null, "path": "a.png"}})",
+       "object photos/a.png"}};
   for (const auto& [part, source] : forms) {
     CAPTURE(part);
     const Conversation c = conversation(kUser + "[" + part + R"(, {"type": "text", "text": "t"}]}]})");
@@ -62,7 +63,7 @@ TEST_CASE("parts without a source show the images that the record lists, in orde
                        {"role": "assistant", "content": "<image>"},
                        {"role": "user", "content": [{"type": "text", "text": "<image>"}, {"type": "image"}]}],
           "images": ["1.png", {"path": "2.png"}]})");
-  CHECK(images(c) == "0 photos/1.png, 0 photos/own.png, 2 photos/2.png");
+  CHECK(images(c) == "0 photos/1.png, 0 photos/own.png, 2 object photos/2.png");
   CHECK(contents(c) ==
         "[{'type': 'image'}, {'type': 'image'}]\n<image>\n"
         "[{'type': 'text', 'text': '<image>'}, {'type': 'image'}]\n");

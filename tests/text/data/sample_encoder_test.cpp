@@ -86,7 +86,8 @@ std::vector<float> patches_of(const ImageRules& rules, const Sample& sample) {
     const size_t begin = rows.size();
     rows.resize(begin + static_cast<size_t>(layout.patches * rules.patch_width()));
     std::vector<int32_t> positions(static_cast<size_t>(layout.patches * rules.axes()));
-    write_patches(rules, layout, decoded(std::as_bytes(std::span(file))), rows.data() + begin,
+    const Transparency transparency = transparency_of(rules.family, image.facts.is_object);
+    write_patches(rules, layout, decoded(std::as_bytes(std::span(file)), transparency), rows.data() + begin,
                   positions.data(), layout.patches);
   }
   return rows;

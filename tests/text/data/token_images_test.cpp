@@ -51,8 +51,10 @@ std::string error_with(const std::string& path, int64_t at, const std::string& b
 
 TEST_CASE("images of a token file come back with their bytes, from files and from records") {
   const std::string bytes = test::read_file(picture("rgb.webp"));
-  write("i.tok",
-        {{.path = picture("rgb.jpeg")}, {.bytes = bytes}, {.path = picture("gray_1.png")}, {.bytes = bytes}});
+  write("i.tok", {{.path = picture("rgb.jpeg")},
+                  {.bytes = bytes},
+                  {.path = picture("gray_1.png"), .is_object = true},
+                  {.bytes = bytes}});
   const TokenFile file("i.tok");
   REQUIRE(file.has_images());
   CHECK(file.image_input() == input());
@@ -66,6 +68,7 @@ TEST_CASE("images of a token file come back with their bytes, from files and fro
   CHECK(table.read(all[0]) == test::read_file(picture("rgb.jpeg")));
   CHECK(table.read(all[1]) == bytes);
   CHECK(table.read(all[3]) == bytes);
+  for (size_t i = 0; i < all.size(); ++i) CHECK(all[i].facts.is_object == (i == 2));
   CHECK(fs::file_size("i.tok.images") == 8 + bytes.size());  // images that are alike are there once
   CHECK(all[0].facts.size == ImageSize{29, 19});
   CHECK(table.name_of(all[0]) == picture("rgb.jpeg") + " of chats.jsonl:7");

@@ -22,7 +22,7 @@ std::string image(const std::string& name) {
   return test::read_file(str(kSourceDir, "/tests/golden/images/", name));
 }
 std::string error_of(const std::string& file, int64_t max_pixels = kMaxImagePixels) {
-  return test::error_of([&] { decoded(bytes_of(file), max_pixels); });
+  return test::error_of([&] { decoded(bytes_of(file), Transparency::ignored, max_pixels); });
 }
 
 // Whether the build lacks the library for this kind of file.
@@ -38,13 +38,13 @@ bool lacks_image_libraries() {
 struct Listed {  // by tests/golden/images.py
   std::string name;
   ImageSize size;
-  std::string hash;
+  std::string hash, over_white;
 };
 
 std::vector<Listed> listed_images() {
   std::ifstream in(images_folder() + "/images.txt");
   std::vector<Listed> all;
-  for (Listed i; in >> i.name >> i.size.width >> i.size.height >> i.hash;) all.push_back(i);
+  for (Listed i; in >> i.name >> i.size.width >> i.size.height >> i.hash >> i.over_white;) all.push_back(i);
   return all;
 }
 
@@ -60,6 +60,7 @@ TEST_CASE("a file of an image is decoded to the bits of Pillow") {
     const Image picture = decoded(bytes_of(file));
     CHECK(ImageSize{picture.width, picture.height} == listed.size);
     CHECK(test::hash_of(picture) == listed.hash);
+    CHECK(test::hash_of(decoded(bytes_of(file), Transparency::over_white)) == listed.over_white);
   }
 }
 
