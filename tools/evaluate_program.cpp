@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "comm/gpu_place.h"
+#include "hub/prompt_images.h"
 #include "runtime/gpu.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
@@ -21,7 +22,6 @@
 #include "text/data/token_file.h"
 #include "text/jinja/template_date.h"
 #include "tools/inference/loss_meter.h"
-#include "tools/inference/prompt_images.h"
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "comm/gpu_place.h"
+#include "hub/prompt_images.h"
 #include "runtime/gpu.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -14,7 +15,6 @@
 #include "text/data/corpus.h"
 #include "text/jinja/template_date.h"
 #include "tools/inference/chat_session.h"
-#include "tools/inference/prompt_images.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"
 #include "train/setup/device_choice.h"
@@ -174,7 +174,7 @@ class Generation {
     const Conversation message = answers ? message_with_images() : Conversation{};
     const std::vector<int32_t> prompt = answers ? codec_.encode(message) : codec_.encode(prompt_text());
     check(!prompt.empty(), "the prompt is empty, must have at least one token");
-    const PromptImages images = answers ? read_images(*codec_.image_input(), message) : PromptImages{};
+    const PromptImages images = answers ? read_images(*codec_.image_input(), message.images) : PromptImages{};
     Generator texts = generator(1, std::ssize(prompt) + o_.max_tokens);
     const auto print = [&](const std::string& piece) {
       if (prints()) streams_.out << piece << std::flush;
@@ -220,18 +220,15 @@ class Generation {
     std::vector<Request> requests;
     int64_t longest = 0;
     for (const PromptRecord& record : records) {
-      std::optional<Conversation> conversation = record.conversation;
-      if (conversation) find_image_sizes(*conversation);
-      std::vector<int32_t> prompt =
-          conversation ? codec_.encode(*conversation) : codec_.encode(record.prompt);
-      check(!prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
-      const int64_t length = std::ssize(prompt) + o_.max_tokens;
-      check(length <= config_.max_positions, record.where, ": the prompt has ", prompt.size(),
+      const TextPrompt prompt = encode_prompt(codec_, record);
+      check(!prompt.tokens.empty(), record.where, ": the prompt is empty, must have at least one token");
+      const int64_t length = std::ssize(prompt.tokens) + o_.max_tokens;
+      check(length <= config_.max_positions, record.where, ": the prompt has ", prompt.tokens.size(),
             " tokens, which with --max-new-tokens ", o_.max_tokens, " exceeds the model's ",
             config_.max_positions, " positions");
       longest = std::max(longest, length);
-      requests.push_back({std::move(prompt), o_.max_tokens, sampler(std::ssize(requests)),
-                          conversation ? images_of(codec_.image_input(), *conversation) : nullptr});
+      requests.push_back({prompt.tokens, o_.max_tokens, sampler(std::ssize(requests)),
+                          images_of(codec_.image_input(), prompt.images)});
     }
     Generator texts = generator(std::min<int64_t>(o_.batch, std::ssize(requests)), longest);
     const auto start = std::chrono::steady_clock::now();

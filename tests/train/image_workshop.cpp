@@ -1,9 +1,13 @@
 #include "tests/train/image_workshop.h"
 
+#include <filesystem>
+
 #include "hub/resident_model.h"
 #include "runtime/whole_file.h"
+#include "source_dir.h"
 #include "tests/small_model.h"
 #include "tests/text/data/image_tokens.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace flatshard::test {
 namespace {
@@ -18,6 +22,24 @@ std::string preprocessor_of(const std::string& family) {
   if (has_tiles(family))
     return R"({"size": {"longest_edge": 8}, "max_image_size": {"longest_edge": 8}, "do_image_splitting": false})";
   return R"({"size": {"longest_edge": 16, "shortest_edge": 8}, "do_image_splitting": false})";
+}
+
+ModelConfig model_that_reads(const ImageInput& input, const std::string& family, int64_t vocab) {
+  ModelConfig c = model_for_workshop(family, vocab);
+  c.vision->patch_size = input.rules.patch_size;
+  c.vision->scale = input.rules.scale;
+  c.vision->image_token = input.token;
+  if (!flatshard::family(family).rope_axes)
+    c.vision->image_size = input.rules.position_side * input.rules.patch_size;
+  if (family == "idefics2") c.vision->perceiver.latents = input.rules.latents;
+  return c;
+}
+
+void write_random_model(const std::string& folder, const ModelConfig& c, float deviation) {
+  StreamGroup streams(Device::cpu());
+  const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
+  fill_random(model, deviation);
+  write_model_folder(folder, model);
 }
 
 }  // namespace
@@ -37,24 +59,27 @@ ModelConfig model_for_workshop(const std::string& family, int64_t vocab) {
   return c;
 }
 
+int64_t write_seeing_model(const std::string& folder, const std::string& family) {
+  namespace fs = std::filesystem;
+  const std::string published = str(kSourceDir, "/tests/golden/image_folders/", family);
+  ModelConfig c = model_that_reads(read_image_input(published).value(), family, Tokenizer(published).vocab());
+  c.max_positions = 256;
+  write_random_model(folder, c, 0.3f);
+  for (const fs::directory_entry& file : fs::directory_iterator(published))
+    if (file.path().filename() != "config.json")
+      fs::copy(file.path(), fs::path(folder) / file.path().filename(), fs::copy_options::overwrite_existing);
+  return c.vocab;
+}
+
 Workshop workshop_with(const std::string& folder, const ModelConfig& c) {
   Workshop workshop(folder);
-  StreamGroup streams(Device::cpu());
-  const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
-  fill_random(model, 0.1f);
-  write_model_folder(workshop.file("model"), model);
+  write_random_model(workshop.file("model"), c, 0.1f);
   write_whole_file(workshop.file("model/preprocessor_config.json"), preprocessor_of(c.family));
   return workshop;
 }
 
 ModelConfig model_for_images(const std::string& family) {
-  const ImageInput input = input_of(family);
-  ModelConfig c = model_for_workshop(family, kVocab);
-  c.vision->patch_size = input.rules.patch_size;
-  c.vision->image_token = input.token;
-  if (!flatshard::family(family).rope_axes)
-    c.vision->image_size = input.rules.position_side * input.rules.patch_size;
-  if (family == "idefics2") c.vision->perceiver.latents = input.rules.latents;
+  ModelConfig c = model_that_reads(input_of(family), family, kVocab);
   if (family == "qwen2_5_vl") c.vision->window = 1;
   return c;
 }

@@ -21,6 +21,10 @@ ModelConfig model_for_images(const std::string& family);
 // A token file for it, in whose documents there are two images of different sizes, one and none.
 void write_documents_with_images(const std::string& path, const std::string& family);
 
+// Writes a model whose tokenizer, chat template and rules of images are those of tests/golden/image_folders.
+// Its text has the sizes of the workshop's config, but for the vocabulary, which is returned.
+int64_t write_seeing_model(const std::string& folder, const std::string& family);
+
 // A workshop with a folder "model".
 Workshop workshop_with(const std::string& folder, const ModelConfig& c);
 

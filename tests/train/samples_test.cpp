@@ -4,9 +4,12 @@
 #include <filesystem>
 #include <vector>
 
+#include "hub/prompt_images.h"
 #include "runtime/whole_file.h"
 #include "tests/test.h"
-#include "tests/workshop.h"
+#include "tests/text/data/image_tokens.h"
+#include "tests/train/image_workshop.h"
+#include "tools/inference/continuation.h"
 #include "train/report/sample_texts.h"
 
 using namespace flatshard;
@@ -128,6 +131,98 @@ TEST_CASE("a resumed run has the samples of one that never stopped") {
     REQUIRE(resumed.exit_code == 0);
     CHECK(read_samples(workshop.file(folder + "/samples.jsonl")) == whole);
   }
+}
+
+namespace {
+
+constexpr const char* kTalk =
+    R"({"prompt": "What is"}
+{"messages": [{"role": "user", "content": [{"type": "text", "text": "The loss?"}]}]}
+{"messages": [{"role": "user", "content": [{"type": "image", "path": "a.jpeg"}, {"type": "text", "text": "One?"}]}]}
+{"messages": [{"role": "user", "content": [{"type": "image", "path": "b.png"}, {"type": "text", "text": "Two?"}]},
+ {"role": "assistant", "content": [{"type": "text", "text": "the loss"}]},
+ {"role": "user", "content": [{"type": "image", "image": {"path": "b.png"}}, {"type": "image", "path": "a.jpeg"}]}]}
+)";
+
+// A workshop with a model that reads images, a text, and prompts in talk.jsonl.
+test::Workshop seeing_workshop(const std::string& folder, const std::string& family, int64_t& vocab) {
+  test::Workshop workshop(folder);
+  vocab = test::write_seeing_model(workshop.file("model"), family);
+  std::string talk = kTalk, text;
+  for (size_t at; (at = talk.find(",\n ")) != talk.npos;) talk.replace(at, 3, ",");
+  write_whole_file(workshop.file("talk.jsonl"), talk);
+  for (int i = 0; i < 40; ++i) text += "{\"text\": \"the loss is what it is\"}\n";
+  write_whole_file(workshop.file("text.jsonl"), text);
+  for (const auto& [name, of] : {std::pair{"a.jpeg", "rgb.jpeg"}, {"b.png", "rgba_8.png"}})
+    fs::copy_file(test::picture(of), workshop.file(name), fs::copy_options::overwrite_existing);
+  return workshop;
+}
+
+constexpr int64_t kLength = 200;  // tokens of a prompt and its answer
+
+// What generate answers to the prompts.
+std::vector<std::string> answers(const test::Workshop& workshop, const std::string& model) {
+  const std::string folder = workshop.file(model);
+  Generator generator(folder, {.capacity = kLength});
+  const TextCodec codec(folder, generator.config().vocab);
+  std::vector<std::string> all;
+  for (const PromptRecord& record : read_prompt_file(workshop.file("talk.jsonl"))) {
+    const TextPrompt prompt = encode_prompt(codec, record);
+    const std::vector<Request> requests{{prompt.tokens, kLength - std::ssize(prompt.tokens),
+                                         Sampler({.temperature = 0}),
+                                         images_of(codec.image_input(), prompt.images)}};
+    all.push_back(codec.decode(continue_prompts(generator, requests, codec.end_tokens()).front().tokens));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("samples of models that read images are what generate writes, on any ranks and stages") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const std::string family : {"idefics2", "smolvlm", "qwen2_5_vl"}) {
+    CAPTURE(family);
+    int64_t vocab = 0;
+    const test::Workshop workshop = seeing_workshop("samples_seeing_" + family, family, vocab);
+    const std::string options =
+        str("--model.init_from=model --model.vocab=", vocab,
+            " --data.train=text.jsonl --data.eval=text.jsonl --data.max_patches=16 --precision.compute=fp32 "
+            "--train.steps=1 --log.samples=talk.jsonl --log.sample_length=",
+            kLength, ' ');
+    const auto samples = [&](int ranks, const std::string& more) {
+      const test::Finished run = workshop.train(ranks, options + "--run.dir=run " + more);
+      CHECK_MESSAGE(run.exit_code == 0, run.output);
+      return read_samples(workshop.file("run/samples.jsonl"));
+    };
+    const std::vector<SampleText> one = samples(1, "");
+    REQUIRE(one.size() == 8);
+    for (const auto& [model, first] : {std::pair{"model", 0}, {"run/model", 4}}) {
+      const std::vector<std::string> expected = answers(workshop, model);
+      REQUIRE(expected.size() == 4);
+      for (size_t i = 0; i < 4; ++i) {
+        CAPTURE(i);
+        CHECK(!expected[i].empty());
+        CHECK(one[static_cast<size_t>(first) + i].text == expected[i]);
+      }
+    }
+    CHECK(samples(2, "--parallel.wrap=attention_mlp --parallel.offload=true") == one);
+    CHECK(samples(4, "--parallel.stages=4") == one);
+    CHECK(samples(4, "--parallel.stages=2 --parallel.schedule=interleaved") == one);
+  }
+}
+
+TEST_CASE("an image of a prompt that does not decode is refused before the first step, with its record") {
+  int64_t vocab = 0;
+  const test::Workshop workshop = seeing_workshop("samples_damaged", "smolvlm", vocab);
+  std::string bytes = read_whole_file(workshop.file("b.png"), 1 << 20);
+  bytes[bytes.size() - 40] ^= 1;
+  write_whole_file(workshop.file("b.png"), bytes);
+  const test::Finished run =
+      workshop.train(1, str("--model.init_from=model --model.vocab=", vocab,
+                            " --data.train=text.jsonl --data.eval=text.jsonl --log.samples=talk.jsonl"));
+  CHECK(run.exit_code == 1);
+  CHECK(test::missing_from(run.output, {"talk.jsonl:4: b.png: is a damaged PNG"}) == "");
+  CHECK(!fs::exists(workshop.file("run/samples.jsonl")));
 }
 
 TEST_CASE("prompts that cannot be used are refused before the first step") {

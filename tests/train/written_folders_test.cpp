@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hub/adapted_model.h"
+#include "hub/prompt_images.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
@@ -16,7 +17,6 @@
 #include "tests/train/image_workshop.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools/inference/find_model.h"
-#include "tools/inference/prompt_images.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
@@ -127,7 +127,7 @@ test::SmallRun::Golden text_with_images(const std::string& folder) {
     }
     for (const double token : {7, 41, 8}) tokens.push_back(token);
   }
-  const PromptImages images = read_images(input, shown);
+  const PromptImages images = read_images(input, shown.images);
   const int64_t patches = images.frames.back(), axes = input.rules.axes();
   std::vector<double> positions;  // of all frames on one axis, then on the next
   for (int64_t axis = 0; axis < axes; ++axis)

@@ -6,8 +6,8 @@
 #include <ostream>
 #include <string>
 
+#include "hub/prompt_images.h"
 #include "runtime/text.h"
-#include "tools/inference/prompt_images.h"
 
 namespace flatshard {
 namespace {

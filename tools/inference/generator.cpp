@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "kernels/gemm_rows.h"
 #include "model/image_rows.h"
@@ -125,28 +124,11 @@ void Generator::read_changes(int64_t text, std::span<const int32_t> tokens, Prom
     read_images(images, std::count_if(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(kept),
                                       [&](int32_t token) { return is_image(token); }));
   images_before = std::move(images);
-  find_axes(text, tokens);
+  TextAxes& positions = axes_of_texts_[static_cast<size_t>(text)];
+  positions = axes() == 1 || images_before.frame_count() == 0
+                  ? TextAxes()
+                  : TextAxes(*config().vision, images_before, tokens);
   read(text, tokens.subspan(kept), Output::logits);
-}
-
-// Images move the tokens that follow them.
-void Generator::find_axes(int64_t text, std::span<const int32_t> tokens) {
-  if (axes() == 1) return;
-  TextAxes& found = axes_of_texts_[static_cast<size_t>(text)];
-  found = {};
-  const PromptImages& images = images_[static_cast<size_t>(text)];
-  if (images.frame_count() == 0) return;
-  const VisionConfig& vision = *config().vision;
-  std::vector<int32_t> all(tokens.begin(), tokens.end()), places(tokens.size());
-  std::iota(places.begin(), places.end(), 0);
-  const int64_t n = static_cast<int64_t>(tokens.size());
-  found.positions.resize(3 * tokens.size());
-  write_axes(vision, image_pass_->grids(images), tensor_of(all.data(), {n}), tensor_of(places.data(), {n}),
-             tensor_of(found.positions.data(), {3, n}));
-  int64_t last = 0;
-  for (int64_t axis = 0; axis < 3; ++axis)
-    last = std::max<int64_t>(last, found.positions[static_cast<size_t>(axis * n + n - 1)]);
-  found.shift = last + 1 - n;
 }
 
 // The number of tokens before the first one of an image that the text did not have before.

@@ -57,17 +57,6 @@ class Generator {
 
  private:
   enum class Output { none, logits, states };
-  // The positions of a text's tokens in time, row and column, (3, tokens). Those of the tokens that follow
-  // are their places in the text plus the shift.
-  struct TextAxes {
-    std::vector<int32_t> positions{};
-    int64_t shift = 0;
-    int32_t position(int64_t axis, int64_t place) const {
-      const int64_t known = std::ssize(positions) / 3;
-      return place < known ? positions[static_cast<size_t>(axis * known + place)]
-                           : static_cast<int32_t>(place + shift);
-    }
-  };
 
   void allocate();
   void plan();
@@ -75,7 +64,6 @@ class Generator {
   size_t tokens_before_changed_image(std::span<const int32_t> tokens, const PromptImages& images,
                                      const PromptImages& before) const;
   void read_images(const PromptImages& images, int64_t first_row);
-  void find_axes(int64_t text, std::span<const int32_t> tokens);
   Tensor images_of(int64_t text, std::span<const int32_t> piece);
   void run_pass(Stream& stream, std::span<const TextRows> rows, Output output, const Tensor& images = {});
   int64_t axes() const { return family(config().family).rope_axes ? 3 : 1; }  // of positions of tokens

@@ -169,7 +169,7 @@ int64_t LossMeter::read_images(std::span<const LossWindow> windows, const Inputs
   check(made == rows, "the windows have ", rows, " image tokens, but their images have ", made, " rows");
   if (axes() == 1) return rows;
   std::vector<int32_t> places(host.positions.as<int32_t>(), host.positions.as<int32_t>() + seq_len_);
-  write_axes(vision, image_pass_->grids(images), host.tokens, tensor_of(places.data(), {seq_len_}),
+  write_axes(vision, grids_of(vision, images), host.tokens, tensor_of(places.data(), {seq_len_}),
              host.positions.view({axes(), seq_len_}));
   return rows;
 }

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json_text.h"
+#include "hub/prompt_images.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
-#include "tools/inference/prompt_images.h"
 
 namespace flatshard {
 namespace {
@@ -32,12 +32,11 @@ std::vector<Prompt> prompts_of_rank(const TextCodec& codec, const std::vector<Pr
     const PromptRecord& record = records[i];
     check(record.reference.has_value(), record.where,
           ": has no answer to compare with: neither \"completion\" nor a last message of the assistant");
-    std::optional<Conversation> conversation = record.conversation;
-    if (conversation) find_image_sizes(*conversation);
-    Request request{.prompt = conversation ? codec.encode(*conversation) : codec.encode(record.prompt),
+    const TextPrompt prompt = encode_prompt(codec, record);
+    Request request{.prompt = prompt.tokens,
                     .most_tokens = options.most_tokens,
                     .sampler = Sampler({.temperature = 0}),
-                    .images = conversation ? images_of(codec.image_input(), *conversation) : nullptr};
+                    .images = images_of(codec.image_input(), prompt.images)};
     check(!request.prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
     prompts.push_back({i, std::move(request), codec.encode(*record.reference)});
   }

@@ -6,6 +6,7 @@
 
 #include "checkpoint/json_text.h"
 #include "comm/agreement.h"
+#include "runtime/base64.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -48,32 +49,51 @@ std::string one_line(std::string text) {
 RunSamples::RunSamples(const RunSetup& setup, World& world)
     : world_(world), decider_((setup.pipeline.stages - 1) * setup.groups.ranks) {
   if (setup.config.log.samples.empty()) return;
+  std::string mine;
   succeed_together(world, [&] {
-    if (world.rank() == 0) read(setup);
+    if (world.rank() == 0) mine = read(setup);
   });
-  const std::string mine = world.rank() == 0 ? json_text(Json{prompts_, ends_}) : "";
-  const Json all = parse_json<Json>(world.all_gather_texts(mine, "the prompts of log.samples").front());
-  prompts_ = all[0].get<std::vector<Tokens>>();
-  ends_ = all[1].get<Tokens>();
+  take_prompts(world.all_gather_texts(mine, "the prompts of log.samples").front());
 }
 
-void RunSamples::read(const RunSetup& setup) {
+void RunSamples::take_prompts(const std::string& shared) {
+  const Json all = parse_json<Json>(shared);
+  ends_ = all["ends"].get<Tokens>();
+  if (all.contains("image_input")) image_input_ = parse_image_input(all["image_input"].get<std::string>());
+  for (const Json& prompt : all["prompts"]) {
+    std::vector<ShownImage> images;
+    for (const Json& image : prompt["images"])
+      images.push_back({.source = {.bytes = from_base64(image["bytes"].get<std::string>()).value(),
+                                   .is_object = image["is_object"].get<bool>()},
+                        .size = {image["width"].get<int64_t>(), image["height"].get<int64_t>()}});
+    prompts_.push_back({prompt["tokens"].get<Tokens>(), std::move(images)});
+  }
+}
+
+std::string RunSamples::read(const RunSetup& setup) {
   const Config& config = setup.config;
   codec_.emplace(tokenizer_folder(config), config.init_from, setup.model.vocab, config.data.chat_template,
                  config.data.date);
-  ends_ = codec_->end_tokens();
   const std::vector<PromptRecord> records = read_records(config.log.samples);
   check(records.size() <= kMostPrompts, config.log.samples, ": has ", records.size(),
         " prompts, must have at most ", kMostPrompts, ": every evaluation continues all of them");
+  Json shared{{"ends", codec_->end_tokens()}, {"prompts", Json::array()}};
+  if (codec_->image_input()) shared["image_input"] = to_json(*codec_->image_input());
   for (const PromptRecord& record : records) {
-    Tokens tokens =
-        record.conversation ? codec_->encode(*record.conversation) : codec_->encode(record.prompt);
+    const auto [tokens, images] = encode_prompt(*codec_, record);
     check(!tokens.empty() && std::ssize(tokens) < setup.sample_length(), record.where, ": the prompt has ",
           counted(std::ssize(tokens), "token"), ", must have from 1 to ", setup.sample_length() - 1,
           ", so that a text of log.sample_length = ", setup.sample_length(), " tokens can follow");
-    prompts_.push_back(std::move(tokens));
+    Json shown = Json::array();
+    for (const auto& [message, source, size] : images)
+      shown.push_back({{"bytes", to_base64(read_image(source))},
+                       {"is_object", source.is_object},
+                       {"width", size.width},
+                       {"height", size.height}});
+    shared["prompts"].push_back({{"tokens", tokens}, {"images", std::move(shown)}});
     names_.push_back(record.question);
   }
+  return json_text(shared);
 }
 
 std::vector<SampleText> RunSamples::take(Engine& engine, int64_t step,
@@ -88,7 +108,7 @@ std::vector<SampleText> RunSamples::take(Engine& engine, int64_t step,
       if (all[at] != 0) return false;
     return true;
   };
-  const auto texts = engine.continue_texts(prompts_, ends_, share);
+  const auto texts = engine.continue_texts(prompts_, image_input_, ends_, share);
   std::vector<SampleText> samples;
   for (size_t i = 0; texts && i < names_.size(); ++i)
     samples.push_back({step, names_[i], codec_->decode((*texts)[i])});

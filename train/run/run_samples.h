@@ -24,13 +24,16 @@ class RunSamples {
   std::vector<SampleText> take(Engine& engine, int64_t step, const std::function<bool()>& interrupted) const;
 
  private:
-  void read(const RunSetup& setup);
+  // Returns what the other ranks need to know.
+  std::string read(const RunSetup& setup);
+  void take_prompts(const std::string& shared);
 
   World& world_;
-  int decider_;                       // the rank whose tokens count
-  std::optional<TextCodec> codec_{};  // of rank 0, as are the names
-  std::vector<std::string> names_{};  // of the prompts, for people
-  std::vector<Tokens> prompts_{};
+  int decider_;                              // the rank whose tokens count
+  std::optional<TextCodec> codec_{};         // of rank 0, as are the names
+  std::vector<std::string> names_{};         // of the prompts, for people
+  std::optional<ImageInput> image_input_{};  // of every rank, as is what follows
+  std::vector<TextPrompt> prompts_{};
   Tokens ends_{};
 };
 

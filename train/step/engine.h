@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/pipe.h"
+#include "hub/prompt_images.h"
 #include "runtime/graph.h"
 #include "runtime/mirror.h"
 #include "text/data/data.h"
@@ -75,11 +76,13 @@ class Engine {
   std::vector<double> gains(const Data& data, int64_t data_step);
   // The losses of all places of these sequences; zero except in the last stage, and where there is no target.
   std::vector<float> target_losses(const Data& data, int64_t batch);
-  // Continues each prompt by its likeliest tokens, until one of `ends` or RunSetup::sample_length() tokens
-  // with the prompt. Every rank computes all texts, of which the last stage has the tokens: share() makes
-  // them known to all, and ends the work if it returns false. Texts do not depend on the number of ranks.
+  // Continues each prompt, whose images are read as `image_input` says, by its likeliest tokens, until one of
+  // `ends` or RunSetup::sample_length() tokens with the prompt. Every rank computes all texts, of which the
+  // last stage has the tokens: share() makes them known to all, and ends the work if it returns false. Texts
+  // do not depend on the number of ranks.
   using ShareTokens = std::function<bool(std::span<int32_t> tokens)>;
-  std::optional<std::vector<Tokens>> continue_texts(std::span<const Tokens> prompts,
+  std::optional<std::vector<Tokens>> continue_texts(std::span<const TextPrompt> prompts,
+                                                    const std::optional<ImageInput>& image_input,
                                                     std::span<const int32_t> ends, const ShareTokens& share);
   // Run the largest step and evaluation on planning arenas; of a long step, about kPlannedMicroSteps
   // micro-steps. A recording gets a step that follows the end of another, and lasts until the next can begin.
@@ -166,7 +169,14 @@ class Engine {
   // Calls take(inputs, losses) with those of an evaluation batch, on the host.
   template <class Take>
   void measure(const Data& data, int64_t batch, bool has_answers, Take&& take);
-  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most);
+  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most) {
+    forward_only(c, rows, most, {0, model_.layer_count()}, {}, {});
+  }
+  struct LayerRange {
+    int first, end;
+  };
+  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
+                    const Tensor& input, const Tensor& output);
 
   // sampling_step.cpp
   class TextPasses;

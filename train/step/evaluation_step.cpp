@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/memory.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -78,36 +79,46 @@ struct Activations : PipeBuffer {
 
 }  // namespace
 
-// Two alternating buffers suffice: nothing is saved for a backward pass. A message is received into the
-// buffer that was sent last, which receive() waits for.
-void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& most) {
+// Runs these layers, the first of them on `input` in its stage. The stage of the layer behind them, if there
+// is one, gets what they make for it in `output`. Two alternating buffers suffice: nothing is saved for a
+// backward pass. A message is received into the buffer that was sent last, which receive() waits for.
+void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
+                          const Tensor& input, const Tensor& output) {
   const ArenaScope scope(memory_.activations);
+  const auto takes_message = [&](int at) {
+    if (at > setup_.pipeline.last_chunk()) return false;
+    const int first = setup_.pipeline.chunks[static_cast<size_t>(at)].first;
+    return layers.first < first && first <= layers.end;
+  };
   Activations x, y;
   for (Activations* buffer : {&x, &y})
     buffer->room =
-        memory_.activations.alloc(setup_.compute, model_.largest_output(0, model_.layer_count(), most));
+        memory_.activations.alloc(setup_.compute, model_.largest_output(layers.first, layers.end, most));
+  x.tensor = input;
   for (int at = 0; at <= setup_.pipeline.last_chunk(); ++at) {
     const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
     if (chunk.stage != stage()) continue;
-    if (at > 0) {
+    if (takes_message(at)) {
       x.tensor = x.room.beginning(model_.output(chunk.first - 1, rows));
       pipe_.receive(activations_from(at - 1), stage_of(at - 1), x, {x.tensor});
       pipe_.wait_arrived(compute_, x);
     }
-    for (int i = chunk.first; i < chunk.end; ++i) {
+    const int end = std::min(chunk.end, layers.end);
+    for (int i = std::max(chunk.first, layers.first); i < end; ++i) {
       const ArenaScope layer(memory_.activations);
       units_.prefetch(i, gather_);
-      for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
+      for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < end; ++next)
         units_.prefetch(next, gather_);
       y.tensor = y.room.beginning(model_.output(i, rows));
       if (i + 1 == model_.layer_count() && !c.logits.empty())  // those of the last rows
         x.tensor = x.tensor.slice(rows.tokens - c.logits.shape[0], rows.tokens);
       model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
-      units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
+      units_.release(i, i + 1 < end ? i + 1 : kNoLayer, compute_);
       std::swap(x, y);
     }
-    if (at < setup_.pipeline.last_chunk())
-      pipe_.send(activations_from(at), stage_of(at + 1), compute_, x, {x.tensor});
+    if (takes_message(at + 1)) pipe_.send(activations_from(at), stage_of(at + 1), compute_, x, {x.tensor});
+    if (!output.empty() && chunk.first <= layers.end && layers.end < chunk.end)
+      copy(compute_, output, x.tensor);
   }
   for (Activations* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
 }

@@ -1,4 +1,4 @@
-#include "tools/inference/prompt_images.h"
+#include "tools/inference/image_pass.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,7 @@ PromptImages images_of(const std::string& folder) {
   Conversation conversation;
   conversation.add("user", "", {{.path = pictures + "rgb.jpeg"}, {.path = pictures + "orientation_6.jpeg"}});
   find_image_sizes(conversation);
-  return read_images(read_image_input(folder).value(), conversation);
+  return read_images(read_image_input(folder).value(), conversation.images);
 }
 
 Tokens continued(Generator& generator, int64_t count) {
