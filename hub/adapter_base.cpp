@@ -129,8 +129,10 @@ std::string find_base(const std::string& adapter, bool other, const BaseAdvice& 
   if (!recorded || other) {
     check(is_model_path(name) || (recorded && is_model_path(recorded->folder)), path,
           ": base_model_name_or_path is ",
-          name.empty() ? "null" : in_quotes(name) + ", which is neither a folder nor a GGUF file", ": ",
-          advice.right);
+          name.empty() ? "null, as after training on top of another adapter, where the base is what ckpt "
+                         "merge-adapter makes of the two"
+                       : in_quotes(name) + ", which is neither a folder nor a GGUF file",
+          ": ", advice.right);
     return is_model_path(name) ? name : recorded->folder;
   }
   const std::vector<std::string> found = candidates(adapter, name, recorded->folder);

@@ -84,6 +84,10 @@ TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weig
   // No folder is its base until the two are merged.
   CHECK(has(test::read_file(workshop.file("onto/adapter/adapter_config.json")),
             "\"base_model_name_or_path\": null"));
+  const test::Finished alone =
+      test::run_command("cd " + workshop.file("") + " && @generate onto --device cpu --prompt 1");
+  CHECK(alone.exit_code != 0);
+  CHECK_MESSAGE(has(alone.output, "null, as after training on top of another adapter"), alone.output);
   const test::Finished merged =
       test::run_command("cd " + workshop.file("") +
                         " && @ckpt merge-adapter base/model first/adapter --out merged --dtype f32");
