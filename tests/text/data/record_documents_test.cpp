@@ -198,18 +198,18 @@ TEST_CASE("rollouts have columns, whose values are 0 at tokens that are not trai
 }
 
 TEST_CASE("a column of log-probabilities with one above 0 is refused with its token, value and bound") {
-  written(R"({"prompt_ids":[65],"completion_ids":[66,67],"logprobs":[-3,-4],"advantage":1})",
-          {.encoder = encoder_options(RecordKind::rollouts)});
-  const TokenFile file(kTokens);
-  CHECK(test::error_of([&] { logprobs_of(file); }) == "");
-  std::fstream column(logprobs_path(kTokens), std::ios::in | std::ios::out | std::ios::binary);
-  for (const float value : {5.25f, std::numeric_limits<float>::quiet_NaN()}) {
-    column.seekp(-static_cast<std::streamoff>(sizeof value), std::ios::end);
-    column.write(reinterpret_cast<const char*>(&value), sizeof value).flush();
-    CHECK(test::missing_from(test::error_of([&] { logprobs_of(file); }),
+  const auto error_of_last = [](float last) {
+    TokenWriter writer(kTokens, 100);
+    writer.add_document(std::vector<int32_t>{65, 66, 67}, std::vector<uint8_t>{0, 1, 1}, {},
+                        {.logprobs = Floats{-3, last}, .advantages = Floats{1, 1}});
+    writer.finish();
+    return test::error_of([] { logprobs_of(TokenFile(kTokens)); });
+  };
+  CHECK(error_of_last(-4) == "");
+  for (const float value : {5.25f, std::numeric_limits<float>::quiet_NaN()})
+    CHECK(test::missing_from(error_of_last(value),
                              {logprobs_path(kTokens), str("has ", value, " for token 2"), "at most 0.001"}) ==
           "");
-  }
 }
 
 TEST_CASE("rewards are compared in their group, and groups are never split") {
