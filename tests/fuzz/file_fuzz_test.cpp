@@ -370,7 +370,7 @@ TEST_CASE("the records of a dataset are samples, or are refused with their place
                    {"no_role", "fuzz.jsonl:1: message 1 has no role"},
                    {"role_number", "fuzz.jsonl:1: message 1 has no role"},
                    {"no_content", "fuzz.jsonl:1: "},
-                   {"no_completion", "or \"prompt\" and \"completion\""},
+                   {"no_completion", "\"prompt\" and \"completion\", or \"instruction\""},
                    {"prompt_number", "fuzz.jsonl:1: \"prompt\" must be a list of messages"},
                    {"turn_without_value", "fuzz.jsonl:1: message 1 has no role"},
                    {"arguments", "\"chat_template_kwargs\" must be an object"},
