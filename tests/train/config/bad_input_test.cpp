@@ -5,6 +5,7 @@
 #include <fstream>
 #include <vector>
 
+#include "runtime/checked_file.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
@@ -54,16 +55,21 @@ void check_all_end(const test::Workshop& workshop, const std::string& options, c
   CHECK(run.output.find(message) != std::string::npos);
 }
 
+// The size of the workshop's corpus without the checksums at its end.
+uintmax_t content_of_corpus(const test::Workshop& workshop) {
+  return static_cast<uintmax_t>(content_bytes(InputFile(workshop.file("corpus.tok"))));
+}
+
 // The workshop's corpus, cut off after so many bytes.
 void write_cut(const test::Workshop& workshop, const std::string& name, uintmax_t bytes) {
   fs::copy_file(workshop.file("corpus.tok"), workshop.file(name), fs::copy_options::overwrite_existing);
   fs::resize_file(workshop.file(name), bytes);
 }
 
-// The workshop's corpus with another token at some positions.
+// The workshop's corpus with another token at some positions, and without checksums, which would not fit.
 void write_with_token(const test::Workshop& workshop, const std::string& name,
                       const std::vector<int64_t>& positions, uint16_t token) {
-  fs::copy_file(workshop.file("corpus.tok"), workshop.file(name), fs::copy_options::overwrite_existing);
+  write_cut(workshop, name, content_of_corpus(workshop));
   std::fstream file(workshop.file(name), std::ios::in | std::ios::out | std::ios::binary);
   for (const int64_t position : positions) {
     file.seekp(kHeaderBytes + position * kTokenBytes);
@@ -211,7 +217,7 @@ TEST_CASE("a run that exceeds memory is refused before it allocates, but can be 
 
 TEST_CASE("a missing, empty, truncated or foreign data file is refused") {
   const test::Workshop workshop("bad_files");
-  const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
+  const uintmax_t bytes = content_of_corpus(workshop);
   write_cut(workshop, "empty.tok", 0);
   write_cut(workshop, "short.tok", bytes - 8);
   write_cut(workshop, "header.tok", kHeaderBytes);
@@ -251,7 +257,7 @@ TEST_CASE("a run folder that cannot be created or written stops the run before i
 TEST_CASE("a truncated data file ends all ranks") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("bad_files_of_ranks");
-  const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
+  const uintmax_t bytes = content_of_corpus(workshop);
   write_cut(workshop, "short.tok", bytes - 8);
   for (const std::string key : {"--data.train=", "--data.eval="})
     check_all_end(

@@ -75,7 +75,8 @@ TEST_CASE("a run has the date of its beginning, which a resumed run keeps, on wh
     const size_t at = config.find("\ndate = \"");
     return at == config.npos ? "" : config.substr(at + 9, 10);
   };
-  const std::string first = run("--data.date=2024-02-29 --run.dir=a --train.steps=2 --checkpoint.save_every=2 ");
+  const std::string first =
+      run("--data.date=2024-02-29 --run.dir=a --train.steps=2 --checkpoint.save_every=2 ");
   CHECK(date_in("a") == "2024-02-29");
   const std::string resumed = run("--resume a/step-2 --run.dir=b --train.steps=4 ");
   CHECK(date_in("b") == "2024-02-29");
