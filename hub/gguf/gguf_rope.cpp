@@ -64,16 +64,23 @@ std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors
   const auto share = [&](size_t i) { return (y[i] - floor) / (1 - floor); };  // of the way from low to high
   const auto is_between = [&](size_t i) { return i < pairs && y[i] > y.back() && y[i] < 1; };
   if (is_between(kept)) guesses.push_back(llama3_of(factor, (1 + 3 * share(kept)) / x[kept]));
-  // With another high: through two points goes one line; one point has many, such as that whose low is at the
-  // next frequency.
+  // With another high: through two points goes one line. Through one go many; the flattest of them has low at
+  // the next frequency, or high at the last one that is kept.
   const auto rounded = [](double value) { return std::round(value * 1000) / 1000; };
   if (is_between(kept) && is_between(kept + 1)) {
     const double slope = (share(kept) - share(kept + 1)) / (x[kept] - x[kept + 1]),
                  offset = slope * x[kept] - share(kept);
     guesses.push_back(llama3_of(factor, slope / offset, rounded(1 + 1 / offset)));
   } else if (is_between(kept) && kept + 1 < pairs) {
-    const double original = std::floor(1 / x[kept + 1]);
+    double slope = share(kept) / (x[kept] - x[kept + 1]);
+    if (kept > 0) slope = std::max(slope, (1 - share(kept)) / (x[kept - 1] - x[kept]));
+    const double original = std::floor(1 / (x[kept] - share(kept) / slope));
     guesses.push_back(llama3_of(factor, original, 1 + (original * x[kept] - 1) / share(kept)));
+  }
+  // None lies between, and the two sides are closer than 1 to 4.
+  if (kept > 0 && kept < pairs && !is_between(kept)) {
+    const double original = std::floor(1 / x[kept]);
+    guesses.push_back(llama3_of(factor, original, original * x[kept - 1]));
   }
   // No frequency is divided by the whole factor: the line says it, or one that only one divisor has to meet.
   if (pairs - kept >= 2) {
