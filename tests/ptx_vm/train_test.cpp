@@ -81,7 +81,8 @@ class Workshop {
     const test::Finished finished = test::run_command(command + " " + options);
     INFO(finished.output);
     REQUIRE(finished.exit_code == 0);
-    return finished.output.substr(std::min(finished.output.find("memory  "), finished.output.size()));
+    const size_t table = finished.output.find("memory    of rank 0 of ");
+    return finished.output.substr(std::min(table, finished.output.size()));
   }
   std::vector<StepMetrics> metrics() const { return read_metrics(run() + "/metrics.jsonl"); }
 

@@ -70,6 +70,12 @@ TEST_CASE("a run on adapters does not resume on another base") {
   CHECK_MESSAGE(has(refused.output, "the adapters were trained on"), refused.output);
 }
 
+TEST_CASE("adapters train on random weights, too") {
+  const test::Workshop workshop("adapters_on_random");
+  const test::Finished run = workshop.train(1, "--lora.rank=2 --lora.targets=.*q_proj --train.steps=1");
+  CHECK_MESSAGE(run.exit_code == 0, run.output);
+}
+
 TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weights") {
   const test::Workshop workshop = with_base("adapter_continue");
   const test::Finished first = workshop.train(1, kLora + "--run.dir=first");

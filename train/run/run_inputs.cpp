@@ -190,7 +190,8 @@ InputPrints agreed_prints(const RunSetup& setup, World& world, SharedSums& sums)
       for (const DataFiles* files : {&config.data.train, &config.data.eval})
         add_earlier_tokens(*files, encoder_options(config), config, prints);
     if (compares_weights) weights = fingerprint(weights_files(config.init_from));
-    if (setup.has_adapters() && (!setup.units.sync_initial_values || world.rank() == 0))
+    if (setup.has_adapters() && !config.init_from.empty() &&
+        (!setup.units.sync_initial_values || world.rank() == 0))
       prints.base = print_of(weights_files(config.init_from), prints);
   });
   agree(world,
