@@ -26,7 +26,7 @@ using ReadElements = std::function<void(int64_t first, int64_t count, float* to)
 TensorDifference difference(int64_t elements, const ReadElements& a, const ReadElements& b,
                             const std::function<void(int64_t)>& seen = {});
 
-// Of two tensors of files. Calls `seen` with the number of elements compared since its last call.
+// Compares two tensors of files. Calls `seen` with the number of elements compared since its last call.
 TensorDifference difference(const SafetensorsEntry& a, const SafetensorsEntry& b,
                             const std::function<void(int64_t)>& seen = {});
 

@@ -74,7 +74,7 @@ void pass_on(pid_t launcher, int signal, int requests) {
   if (requests > 2) kill(-launcher, SIGKILL);
 }
 
-// Those to wait for. A signal that is ignored stays so: it would reach sigwait() once it is blocked.
+// The signals to wait for. An ignored one is left out: once blocked, it would reach sigwait().
 sigset_t handled_signals() {
   std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the launcher's exit code is lost
   sigset_t handled;
