@@ -21,7 +21,7 @@ struct TensorDifference {
 // Whether dtype, shape and bytes are the same.
 bool same_bits(const SafetensorsEntry& a, const SafetensorsEntry& b);
 
-// The difference of values that two functions read. Equal bits are those of fp32.
+// The difference of values that two functions read. Their bits are compared in fp32.
 using ReadElements = std::function<void(int64_t first, int64_t count, float* to)>;
 TensorDifference difference(int64_t elements, const ReadElements& a, const ReadElements& b,
                             const std::function<void(int64_t)>& seen = {});

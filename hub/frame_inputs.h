@@ -11,10 +11,11 @@ namespace flatshard {
 class FrameInputs {
  public:
   FrameInputs() = default;
-  // Of images in texts of at most so many tokens. Before the first frame they are as large as they can be.
+  // The images are in texts of at most so many tokens. Until the first frame is written, the inputs are as
+  // large as they can be.
   FrameInputs(const VisionConfig& vision, int64_t tokens, Arena& memory, Arena& staging);
 
-  // Writes those of a frame on the host, which the stream must have done with.
+  // Writes the inputs of a frame on the host. The stream must be done with those of the frame before.
   void write(const PromptImages& images, int64_t frame);
   void upload(Stream& stream) const;
 

@@ -47,21 +47,21 @@ TextPrompt encode_prompt(const TextCodec& codec, const PromptRecord& record);
 void append_image(const ImageInput& input, const std::string& name, const std::string& bytes,
                   const ImageFacts& facts, PromptImages& images);
 
-// Does so for the images of a conversation, whose sizes are known.
+// Does this for all images of a conversation, whose sizes are known.
 PromptImages read_images(const ImageInput& input, std::span<const ShownImage> shown);
 
-// Reads them when a prompt begins; null if there are none. The input must outlive it.
+// A function that reads the images when a prompt begins; null if there are none. The input must outlive it.
 std::function<PromptImages()> images_of(const std::optional<ImageInput>& input,
                                         const std::vector<ShownImage>& shown);
 
-// The squares of all frames, in a rotary tower.
+// The squares of all frames, for a model that rotates patches by row and column.
 std::vector<SquareGrid> grids_of(const VisionConfig& vision, const PromptImages& images);
 
 // The positions of a text's tokens in time, row and column. Those of the tokens that follow a prompt are
 // their places in the text, moved by its images.
 class TextAxes {
  public:
-  TextAxes() = default;  // of a text without images
+  TextAxes() = default;  // a text without images
   TextAxes(const VisionConfig& vision, const PromptImages& images, std::span<const int32_t> prompt);
 
   int32_t position(int64_t axis, int64_t place) const {

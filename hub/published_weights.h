@@ -49,7 +49,7 @@ class PublishedWeights {
   // Bytes [first, first + count) of a part of a 4-bit weight (hub/quantized/quantized_part.h).
   void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
   const QuantizedTensors& quantized() const { return quantized_; }
-  // Of a parameter of a GGUF file: the dtype that its values have there, or 16 bits if they are quantized.
+  // The dtype of a parameter's values in a GGUF file; bf16 if they are quantized there.
   DType gguf_dtype(const std::string& name) const;
   // "model.safetensors, BF16, 4-bit nf4"
   std::string describe() const;

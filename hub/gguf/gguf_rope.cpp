@@ -17,7 +17,7 @@ constexpr const char *kFactors = "rope_freqs.weight", *kShort = "rope_factors_sh
 
 std::vector<float> floats_of(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-// What llama3 divides each frequency by.
+// The divisor of each frequency, by llama3.
 std::vector<float> llama3_divisors(const ModelConfig& c) {
   const std::vector<double> plain = rope_frequencies(c.rotated_width(), *c.rope_theta),
                             scaled = rope_frequencies(c.rotated_width(), *c.rope_theta, c.scaling());
@@ -26,7 +26,7 @@ std::vector<float> llama3_divisors(const ModelConfig& c) {
   return divisors;
 }
 
-// One for each pair of rotated elements, checked against the model before memory is taken for them.
+// Reads a divisor for each pair of rotated elements. Their number is checked before memory is taken for them.
 std::vector<float> read_divisors(const GgufFile& file, const GgufTensor& tensor, const ModelConfig& c) {
   const std::vector<int64_t> shape{c.rotated_width() / 2};
   check(tensor.shape == shape, file.path(), ": ", tensor.name, " is ", in_brackets(tensor.shape),
@@ -95,7 +95,7 @@ std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors
 }
 
 RopeScalingConfig llama3_with(const std::vector<float>& divisors, const GgufFile& file, ModelConfig c) {
-  constexpr float kEqual = 1e-5f;  // of 32 bits
+  constexpr float kEqual = 1e-5f;  // the divisors in the file have 32 bits
   for (const RopeScalingConfig& guess : llama3_guesses(divisors, c)) {
     if (!(guess.factor >= 1 && std::isfinite(guess.factor) && guess.high_freq_factor > guess.low_freq_factor))
       continue;

@@ -1,6 +1,6 @@
 #pragma once
-// The rotation of q and k in GGUF files. linear and yarn are keys. The other methods are tensors of what each
-// frequency is divided by:
+// How q and k are rotated, in GGUF files. The methods linear and yarn are described by keys, the others by
+// tensors of what each frequency is divided by:
 //   rope_freqs.weight           llama3
 //   rope_factors_short.weight   longrope, for contexts of up to the original positions
 //   rope_factors_long.weight    longrope, for longer contexts
@@ -18,7 +18,7 @@ struct GgufRopeTensor {
   std::vector<float> divisors;
 };
 
-// Those of a model; none unless its method is llama3 or longrope.
+// The tensors of a model; none unless its method is llama3 or longrope.
 std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config);
 bool is_gguf_rope_tensor(const std::string& name);
 

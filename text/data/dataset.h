@@ -77,7 +77,7 @@ std::string dropped(const DatasetCounts& counts);
 std::string token_file_of(const std::string& path, const DatasetOptions& options);
 // Where earlier versions kept it: beside the text, by a hash that did not cover all of a large one.
 std::string earlier_token_file_of(const std::string& path, const DatasetOptions& options);
-// Writes the first.
+// Writes the file at token_file_of().
 DatasetCounts make_token_file(const std::string& path, const DatasetOptions& options,
                               const std::string& tokens, const DatasetProgress& progress);
 

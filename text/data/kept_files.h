@@ -34,7 +34,7 @@ struct KeptFile {
   std::string why_unused;  // why no run can use it; "" if one may
 };
 
-// Those in FOLDER/.flatshard, and those that earlier versions left in FOLDER, by name.
+// The kept files in FOLDER/.flatshard, and those that earlier versions left in FOLDER, by name.
 std::vector<KeptFile> kept_files(const std::string& folder);
 
 }  // namespace flatshard

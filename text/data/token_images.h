@@ -11,8 +11,7 @@
 //   36  u32      bytes of the path; 0: the image is in the file of images, NAME.images beside NAME
 //   40  u32      bytes of the name of the record
 //   44  u32      1, or 3 if its record has it as an object (text/images/image_source.h); 0 in files of
-//   earlier
-//                versions, where the next but one is image_ends_fingerprint()
+//                earlier versions, whose last number is image_ends_fingerprint()
 //   48  u64      bytes of the image's file
 //   56  u64      image_fingerprint()
 //   64  u64      where these bytes begin in the file of images, or zero

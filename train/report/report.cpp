@@ -67,7 +67,7 @@ Row median_mfu(const RunCurves& c) {
               c.mfu_is_bound ? "; the peak was measured on a busy machine" : "")};
 }
 
-// Of the last start.
+// What the last start recorded.
 Row ranks_row(const ReportedRun& run) {
   if (run.starts.empty()) return {"Ranks", kNothing, "not recorded", true};
   return {"Ranks", with_commas(run.starts.back().ranks), escaped(describe_hosts(run.starts.back().hosts)),

@@ -38,7 +38,7 @@ Json points_json(const Curve& curve, double unit = 1) {
   return points;
 }
 
-// Of a curve without some of its points also the means, which smoothing starts from.
+// A curve that omits points has the means, too, from which smoothing starts.
 Json series_json(size_t run, const std::string& name, bool dots, const ThinnedCurve& curve, double unit = 1) {
   Json series{{"run", run}, {"name", name}, {"dots", dots}, {"points", points_json(curve.points(), unit)}};
   if (curve.omits_points() && !dots) series["means"] = points_json(curve.means(), unit);

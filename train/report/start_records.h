@@ -45,7 +45,7 @@ std::string lines_of(const std::vector<StartRecord>& starts);
 // the file and line that lines_of() cannot have written.
 std::vector<StartRecord> read_starts(const std::string& path);
 
-// Those that made the steps up to one at which a run resumes. A damaged file costs a warning.
+// The starts that made the steps up to one at which a run resumes. A damaged file costs a warning.
 std::vector<StartRecord> starts_before(int64_t step, const std::string& path);
 
 // "node1: 4 x NVIDIA H200; node2: 4 x NVIDIA H200"; of equal hosts "8 hosts, each 4 x NVIDIA H200".

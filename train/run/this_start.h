@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// Of a run that has completed so many steps. Collective; `command` is that of rank 0.
+// The run has completed so many steps. Collective; `command` is that of rank 0.
 StartRecord this_start(const RunSetup& setup, World& world, int64_t step, const std::string& command);
 
 }  // namespace flatshard
