@@ -6,8 +6,10 @@
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/cuda.h"
+#include "runtime/kernel_spans.h"
 #include "runtime/recording.h"
 #include "runtime/stream_worker.h"
+#include "runtime/trace.h"
 
 namespace flatshard {
 

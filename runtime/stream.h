@@ -23,8 +23,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/kernel_spans.h"
-#include "runtime/trace.h"
+#include "runtime/trace_span.h"
 
 namespace flatshard {
 
@@ -32,7 +31,7 @@ enum class StreamRole { compute, comm };
 enum class StreamOrder { in_order, concurrent, comm_late, comm_early };
 
 class Graph;
-class Recording;
+class KernelSpans;
 struct OpCall;
 class StreamGroup;
 class StreamWorker;

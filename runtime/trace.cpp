@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "runtime/check.h"
-#include "runtime/kernel_spans.h"
-#include "runtime/recording.h"
 
 namespace flatshard {
 namespace {
@@ -91,40 +89,6 @@ std::string Trace::spans_json(int64_t first, int64_t count, Clock::time_point ze
         << ",\"dur\":" << microseconds(span.duration) << "}";
   }
   return std::move(out).str();
-}
-
-namespace {
-
-std::string span_name(const char* what, int number) {
-  return number < 0 ? std::string(what) : str(what, ' ', number);
-}
-
-}  // namespace
-
-TraceSpan::TraceSpan(Trace* trace, int row, const char* what, int number) : trace_(trace), row_(row) {
-  if (trace_ && !trace_->recording()) trace_ = nullptr;
-  if (!trace_) return;
-  name_ = span_name(what, number);
-  begin_ = Trace::Clock::now();
-}
-
-TraceSpan::TraceSpan(Recording& recording, int stream, const char* what, int number)
-    : trace_(nullptr), recording_(&recording), row_(stream) {
-  recording.begin_scope(stream, span_name(what, number));
-}
-
-TraceSpan::TraceSpan(KernelSpans& kernels, int row, void* stream, const char* what, int number)
-    : trace_(nullptr),
-      kernels_(&kernels),
-      stream_(stream),
-      began_(kernels.now(stream)),
-      row_(row),
-      name_(span_name(what, number)) {}
-
-TraceSpan::~TraceSpan() {
-  if (recording_) recording_->end_scope(row_);
-  if (kernels_) kernels_->end_scope(row_, stream_, name_, std::move(began_));
-  if (trace_) trace_->add_span(row_, name_, begin_, Trace::Clock::now());
 }
 
 }  // namespace flatshard

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -14,9 +13,6 @@
 #include <vector>
 
 namespace flatshard {
-
-class KernelSpans;
-class Recording;
 
 class Trace {
  public:
@@ -73,29 +69,6 @@ class Trace {
   std::set<std::string, std::less<>> names_;  // interned span names
   std::vector<Span> spans_;
   int64_t name_bytes_ = 0;
-};
-
-// Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace, or
-// while the trace is not recording, it does nothing. In a recording of planned work it is a scope; on a
-// stream of a GPU it lasts as long as the work that the stream gets meanwhile.
-class TraceSpan {
- public:
-  TraceSpan(Trace* trace, int row, const char* what, int number = -1);
-  TraceSpan(Recording& recording, int stream, const char* what, int number = -1);
-  TraceSpan(KernelSpans& kernels, int row, void* stream, const char* what, int number = -1);
-  ~TraceSpan();
-  TraceSpan(const TraceSpan&) = delete;
-  TraceSpan& operator=(const TraceSpan&) = delete;
-
- private:
-  Trace* trace_;
-  Recording* recording_ = nullptr;
-  KernelSpans* kernels_ = nullptr;
-  void* stream_ = nullptr;
-  std::shared_ptr<void> began_{};
-  int row_;
-  std::string name_;
-  Trace::Clock::time_point begin_;
 };
 
 }  // namespace flatshard

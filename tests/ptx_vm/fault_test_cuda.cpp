@@ -4,6 +4,7 @@
 
 #include "runtime/cuda_check.h"
 #include "runtime/memory.h"
+#include "runtime/trace.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 

@@ -4,6 +4,7 @@
 
 #include "runtime/recording.h"
 #include "runtime/rng.h"
+#include "runtime/trace.h"
 #include "tests/test.h"
 #include "train/step/training_runtime.h"
 
