@@ -1,8 +1,6 @@
 #include "train/measure/peak.h"
 
 #include <chrono>
-#include <map>
-#include <tuple>
 
 #include "kernels/gemm.h"
 #include "kernels/init.h"
@@ -53,14 +51,15 @@ class Squares {
     stream_.sync();
     return seconds_since(begin);
   }
+  double operations() const { return flops(product_); }
   // The mean over kSeconds, not the best: ranks may share a processor.
-  double rate() {
+  double rate(double most_operations) {
     double work = 0;
     const auto begin = Clock::now();
-    while (seconds_since(begin) < kSeconds) {
+    do {
       multiply();
-      work += flops(product_);
-    }
+      work += operations();
+    } while (work < most_operations && seconds_since(begin) < kSeconds);
     return work / seconds_since(begin);
   }
 
@@ -71,29 +70,20 @@ class Squares {
   Gemm product_;
 };
 
-double measured_peak(Device device, DType compute, bool tf32) {
+double measured_peak(Device device, DType compute, bool tf32, double most_operations) {
   for (int64_t size = kSmallest;; size *= 2) {
     Squares squares(device, compute, tf32, size);
-    if (size == kLargest || squares.multiply() >= kLongEnough) return squares.rate();
+    if (size == kLargest || squares.operations() >= most_operations || squares.multiply() >= kLongEnough)
+      return squares.rate(most_operations);
   }
-}
-
-// Cached, for processes that train many times, as tests do.
-double own_peak(Device device, DType compute, bool tf32) {
-  static std::map<std::tuple<bool, DType, bool, int>, double> known;
-  double& peak = known[{device.is_cuda(), compute, tf32, thread_count()}];
-  if (peak == 0) {
-    peak = measured_peak(device, compute, tf32);
-    forget_planned_products();  // of the size that happened to take long enough
-  }
-  return peak;
 }
 
 }  // namespace
 
-double matrix_peak(World& world, Device device, DType compute, bool tf32) {
+double matrix_peak(World& world, Device device, DType compute, bool tf32, double operations_of_run) {
   world.barrier("measuring the peak");
-  const double mine = own_peak(device, compute, tf32);
+  const double mine = measured_peak(device, compute, tf32, operations_of_run / world.size());
+  forget_planned_products();  // of the size that happened to take long enough
   double sum = 0;
   for (const double rate : world.all_gather({&mine, 1}, "the peak")) sum += rate;
   return sum;

@@ -9,10 +9,22 @@
 #include "train/simulate/gpu_models.h"
 
 namespace flatshard {
+namespace {
 
-MatrixPeak find_matrix_peak(const RunSetup& setup, World& world) {
+// About as many as the run needs at least: 6 for each parameter and token (model/flops.h).
+double operations_of(const RunSetup& setup, int64_t steps) {
+  int64_t parameters = 0;
+  for (const ParamList& unit : setup.units_of_model->units()) parameters += unit.parameter_count();
+  const int64_t tokens = setup.batching.total_sequences * setup.seq_len();
+  return 6.0 * static_cast<double>(parameters) * static_cast<double>(tokens) * static_cast<double>(steps);
+}
+
+}  // namespace
+
+MatrixPeak find_matrix_peak(const RunSetup& setup, World& world, std::optional<int64_t> steps) {
   const bool tf32 = setup.config.precision.tf32;
-  MatrixPeak peak{.measured = matrix_peak(world, setup.device, setup.compute, tf32),
+  const double operations = steps ? operations_of(setup, *steps) : INFINITY;
+  MatrixPeak peak{.measured = matrix_peak(world, setup.device, setup.compute, tf32, operations),
                   .gpu = gpu_name(setup.device)};
   const GpuModel* const model = gpu_model_of_device(peak.gpu);
   if (model && (world.size() == 1 || setup.transport == Transport::nccl))

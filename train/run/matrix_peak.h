@@ -1,6 +1,7 @@
 #pragma once
 // The rates of matrix products that MFU refers to: measured at startup, and published by the GPU's maker.
 
+#include <optional>
 #include <string>
 
 #include "comm/world.h"
@@ -27,7 +28,8 @@ struct MatrixPeak {
 };
 
 // To be called by all ranks, before the run allocates its memory: the measurement takes some of the device.
-MatrixPeak find_matrix_peak(const RunSetup& setup, World& world);
+// It is short for a run of few steps, or for none, which is a plan, as long as it needs to be.
+MatrixPeak find_matrix_peak(const RunSetup& setup, World& world, std::optional<int64_t> steps = {});
 
 // "measured matrix peak 780000 GFLOP/s, 79% of the published peak of NVIDIA H200"
 std::string describe(const MatrixPeak& peak);

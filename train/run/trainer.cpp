@@ -495,7 +495,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
 
   // What it computes with.
   RunTrace trace(setup.trace, folder.path(), start.total_steps, world);
-  MatrixPeak peak = find_matrix_peak(setup, world);
+  MatrixPeak peak = find_matrix_peak(setup, world, start.total_steps - status.completed);
   TrainingRuntime runtime(
       setup, world,
       {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order, .trace = trace.trace()});
