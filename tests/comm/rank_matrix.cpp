@@ -1,25 +1,27 @@
-// rank_matrix --subset | --nightly | --stages | --all-stages | --images | --starts | --written | --start |
-// --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N,
-// default 3; --images and --starts have --count N, default 8, and --seed N, default 1.
+// rank_matrix MODE [--steps N] [--count N] [--seed N], alone or under mpirun. The default is 3 steps;
+// --images and --starts have a count, 8 by default, and a seed, 1 by default. The modes:
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
-//   --nightly         the same, with every combination of the main options
+//   --sample          enough of these settings for every value of an option and every strategy in every
+//                     order
+//   --nightly         the same as --subset, with every combination of the main options
 //   --all-stages      the settings of --subset that can be divided, on 2 and 4 pipeline stages, each schedule
 //                     in turn
-//   --stages          those of them that cover every value of an option, and every strategy in every schedule
+//   --stages          enough of these for every value of an option and every strategy in every schedule
 //   --images          models that read images, with stages, lanes and strategies drawn at random
 //   --starts          runs on records, from folders and GGUF files, with tokens of earlier runs or without
 //                     (random_starts.h)
-//   --written         what runs in pipeline stages write, compared with one stage: a table (written_files.h)
+//   --all-written     what runs in pipeline stages write, compared with one stage: a table (written_files.h)
+//   --written         the same, with each subject in one schedule, in turn
 //   --start           initial values with a different seed on every rank, with and without broadcast from
-//   rank 0
+//                     rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
 //   --traffic         the bytes received in a step of each strategy, compared with the unit table
 //   --bubble          the idle time of pipeline stages in each schedule, with stages that sleep
 //   --clocks          measures the clock offsets of the ranks, with clocks shifted on purpose
 //   --nonfinite       nonfinite gradients on each rank in turn, in every strategy: all ranks must skip the
-//   step
+//                     step
 // The exit code is 1 when a check fails.
 
 #include <algorithm>
@@ -53,22 +55,47 @@ std::vector<Trial> trials_of(const Settings& settings, const std::vector<Setting
   return trials;
 }
 
+// What `find` returns on rank 0, on all ranks: a search takes seconds of a processor.
+template <class Find>
+std::vector<Setting> shared(World& world, Find&& find) {
+  std::string bytes;
+  if (world.rank() == 0)
+    for (const Setting& s : find()) bytes.append(s.value.begin(), s.value.end());
+  bytes = world.all_gather_texts(bytes, "the settings").front();
+  std::vector<Setting> settings(bytes.size() / kDimensions);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    settings[i / kDimensions].value[i % kDimensions] = static_cast<uint8_t>(bytes[i]);
+  return settings;
+}
+
 // Whether this is the first setting with a value of one of its options, or with its strategy in a schedule.
-bool adds_to(std::set<std::string>& seen, const Setting& s, const std::string& schedule) {
+bool adds_to(std::set<std::string>& seen, const Setting& s, const std::string& schedule, size_t first = 0) {
   bool adds = seen.insert(str(schedule, ' ', s[Dimension::strategy])).second;
-  for (size_t d = 0; d < kDimensions; ++d) adds = seen.insert(str(d, ' ', s.value[d])).second || adds;
+  for (size_t d = first; d < kDimensions; ++d) adds = seen.insert(str(d, ' ', s.value[d])).second || adds;
   return adds;
 }
 
+// More than four ranks wait for one another most of the time, so they train what subjects the other options
+// happen to have.
+std::vector<Setting> sample_of(const std::vector<Setting>& settings, int ranks) {
+  static_assert(static_cast<size_t>(Dimension::subject) == 0);
+  std::vector<Setting> sample;
+  std::set<std::string> seen;
+  for (const Setting& s : settings)
+    if (adds_to(seen, s, str(s[Dimension::order]), ranks > 4 ? 1 : 0)) sample.push_back(s);
+  return sample;
+}
+
 // Every other stream order waits for messages that no rank has sent yet.
-std::vector<Trial> trials_of_stages(int ranks, bool all) {
+std::vector<Trial> trials_of_stages(World& world, bool all) {
+  const int ranks = world.size();
   std::vector<Trial> trials;
   for (const int stages : {2, 4}) {
     if (ranks % stages != 0) continue;
     const Settings settings(ranks / stages);
     std::set<std::string> seen;
     size_t turn = 0;
-    for (const Setting& s : settings.covering()) {
+    for (const Setting& s : shared(world, [&] { return settings.covering(); })) {
       Trial trial{settings.config(s), StreamOrder::concurrent, settings.key(s), settings.name(s)};
       // Units that span the blocks cannot be divided.
       if (trial.config.parallel.wrap != WrapPolicy::block || !trial.config.parallel.replicate.empty())
@@ -242,13 +269,14 @@ Options parse(int argc, char** argv) {
       *number = std::atoll(argv[++i]);
       check(*number > 0, word, " is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages", "--all-stages", "--images",
-                                        "--starts",  "--written", "--start",  "--losses",     "--collectives",
-                                        "--traffic", "--bubble",  "--clocks", "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",      "--sample", "--nightly", "--stages",
+                                        "--all-stages",  "--images", "--starts",  "--written",
+                                        "--all-written", "--start",  "--losses",  "--collectives",
+                                        "--traffic",     "--bubble", "--clocks",  "--nonfinite"};
+      std::string modes;
+      for (const char* mode : kModes) modes += str(modes.empty() ? "" : ", ", mode);
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --images | --starts | "
-            "--written | --start | --losses | --collectives | --traffic | --bubble | --clocks | --nonfinite "
-            "[--steps N] [--count N] [--seed N]");
+            ": usage: rank_matrix MODE [--steps N] [--count N] [--seed N], where MODE is ", modes);
       o.mode = word;
     }
   }
@@ -259,7 +287,8 @@ bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share a few cores, and the tensors are tiny
   const int steps = static_cast<int>(o.steps);
   world.limit_collectives(std::chrono::seconds(60));
-  if (o.mode == "--written") return written_files_hold(world, std::cout);
+  if (o.mode == "--written" || o.mode == "--all-written")
+    return written_files_hold(world, o.mode == "--all-written", std::cout);
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
   if (o.mode == "--bubble") return print_bubbles(world, std::cout), true;
   if (o.mode == "--clocks") return clocks_hold(world);
@@ -268,14 +297,16 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--start") return start_as_one(world);
   if (o.mode == "--losses") return print_losses(world), true;
   if (o.mode == "--stages" || o.mode == "--all-stages")
-    return compare(world, trials_of_stages(world.size(), o.mode == "--all-stages"), steps);
+    return compare(world, trials_of_stages(world, o.mode == "--all-stages"), steps);
   if (o.mode == "--starts")
     return random_starts_hold(world, static_cast<uint64_t>(o.seed), o.count, std::cout);
   if (o.mode == "--images")
     return compare(world, image_trials(world.size(), static_cast<uint64_t>(o.seed), o.count), steps);
   const Settings settings(world.size());
-  return compare(world, trials_of(settings, o.mode == "--nightly" ? settings.nightly() : settings.covering()),
-                 steps);
+  const bool all = o.mode == "--nightly";
+  std::vector<Setting> chosen = shared(world, [&] { return all ? settings.nightly() : settings.covering(); });
+  if (o.mode == "--sample") chosen = sample_of(chosen, world.size());
+  return compare(world, trials_of(settings, chosen), steps);
 }
 
 }  // namespace

@@ -44,17 +44,20 @@ std::map<std::string, double> losses(int ranks) {
 
 }  // namespace
 
+// tests/comm/nightly tries all settings on 4 and 8 ranks, for 10 steps.
 TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every stream order") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   constexpr size_t kSubjects = 29;
-  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset"));
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset --steps 2"));
   CHECK(alone.size() == kSubjects);
-  for (const int ranks : {2, 4, 8}) {
+  for (const auto& [ranks, mode] : {std::pair{2, "--subset"}, {4, "--sample"}, {8, "--sample"}}) {
     if (ranks == 8 && *kSanitizer != '\0') continue;  // would take minutes on a few cores
     CAPTURE(ranks);
-    const test::Finished run = rank_matrix(ranks, "--subset");
+    const test::Finished run = rank_matrix(ranks, str(mode, " --steps 2"));
     REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-    CHECK_MESSAGE(hashes(run) == alone, run.output);
+    const std::map<std::string, std::string> found = hashes(run);
+    CHECK(found.size() >= (ranks <= 4 ? kSubjects : kSubjects / 3));
+    for (const auto& [subject, hash] : found) CHECK_MESSAGE(alone.at(subject) == hash, run.output);
   }
 }
 
@@ -85,12 +88,12 @@ TEST_CASE("models that read images have the bits of one rank in stages of severa
   }
 }
 
-// tests/comm/nightly does the same on four ranks.
+// tests/comm/nightly tries every subject in every schedule, and does the same on four ranks.
 TEST_CASE("runs in pipeline stages write the files of one stage, and resume each other's checkpoints") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Finished run = rank_matrix(2, "--written");
   CHECK_MESSAGE(run.exit_code == 0, run.output);
-  CHECK_MESSAGE(run.output.find("80 settings, 0 differ") != std::string::npos, run.output);
+  CHECK_MESSAGE(run.output.find("20 settings, 0 differ") != std::string::npos, run.output);
 }
 
 TEST_CASE("3 and 5 ranks agree with one rank up to rounding, in every strategy and reduction") {

@@ -156,14 +156,16 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   std::vector<std::string> hosts{"one host"};
   for (int of_host = 2; of_host < ranks; of_host *= 2) hosts.push_back(str("hosts of ", of_host));
   values(Dimension::hosts, hosts);
+}
 
+std::vector<Setting> Settings::all() const {
   std::set<Setting> found;
   Setting s;
   for (size_t at = 0; at < kDimensions;) {  // enumerates the Cartesian product
     if (possible(s)) found.insert(plain_where_it_does_not_count(s));
     for (at = 0; at < kDimensions && ++s.value[at] == values_[at].size(); ++at) s.value[at] = 0;
   }
-  all_.assign(found.begin(), found.end());
+  return {found.begin(), found.end()};
 }
 
 bool Settings::possible(const Setting& s) const {
@@ -179,7 +181,7 @@ bool Settings::possible(const Setting& s) const {
 }
 
 Setting Settings::plain_where_it_does_not_count(Setting s) const {
-  const ShardPolicy& policy = shard_policy(config(s).parallel.strategy);
+  const ShardPolicy& policy = shard_policy(strategy_of(s));
   if (!policy.grads || group_size(s) == 1) s[Dimension::accumulation] = 0;
   if (!policy.params || (group_size(s) == 1 && value(s, Dimension::offload) == "off"))
     for (const Dimension d :
@@ -192,7 +194,8 @@ Setting Settings::plain_where_it_does_not_count(Setting s) const {
 }
 
 std::vector<Setting> Settings::covering() const {
-  std::vector<Setting> shuffled = all_, chosen;
+  const std::vector<Setting> all = this->all();
+  std::vector<Setting> shuffled = all, chosen;
   const RandomStream random(1, "covering");
   for (size_t i = shuffled.size(); i > 1; --i)
     std::swap(shuffled[i - 1], shuffled[random.bits(static_cast<int64_t>(i)) % i]);
@@ -201,7 +204,7 @@ std::vector<Setting> Settings::covering() const {
     pairs.take(s);
     chosen.push_back(s);
   };
-  for (const Setting& s : all_)  // the reference of each subject
+  for (const Setting& s : all)  // the reference of each subject
     if (Setting plain; plain[Dimension::subject] = s[Dimension::subject], s == plain) take(s);
   // Greedy: settings that cover many new pairs come first.
   for (const int least : {45, 40, 35, 30, 25, 20, 16, 12, 9, 6, 4, 2, 1})
@@ -251,9 +254,8 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "native")) c.parallel.reduction = Reduction::native;
   if (contains(subject, "long")) c.train.lane_size = kLongLane;
   wrap_as(subject, c.parallel);
-  const std::string& strategy = value(s, Dimension::strategy);
-  c.parallel.strategy = *named<Strategy>(strategy.substr(0, strategy.find(' ')));
-  if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = std::stoi(strategy.substr(10));
+  c.parallel.strategy = strategy_of(s);
+  if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = group_size(s);
   c.train.batch_size_per_device = std::stoi(value(s, Dimension::cut));
   c.train.recompute = value(s, Dimension::recompute) == "on" ? Recompute::full : Recompute::none;
   c.parallel.accumulation = *named<Accumulation>(value(s, Dimension::accumulation));
@@ -281,7 +283,7 @@ std::string Settings::key(const Setting& s) const {
   const std::string& full = value(s, Dimension::subject);
   const std::string subject = full.substr(0, full.find(" paged"));  // which changes no bit
   if (!contains(subject, "sequential") && !contains(subject, "native")) return subject;
-  const bool whole = !shard_policy(config(s).parallel.strategy).grads || group_size(s) == 1 ||
+  const bool whole = !shard_policy(strategy_of(s)).grads || group_size(s) == 1 ||
                      value(s, Dimension::accumulation) == "no_sync";
   return str(subject, ", ", value(s, Dimension::cut), " lanes, groups of ", group_size(s),
              whole ? ", sums whole" : ", sums sharded",
@@ -292,9 +294,15 @@ const std::string& Settings::value(const Setting& s, Dimension d) const {
   return values_[static_cast<size_t>(d)][s[d]];
 }
 
+Strategy Settings::strategy_of(const Setting& s) const {
+  const std::string& name = value(s, Dimension::strategy);
+  return *named<Strategy>(name.substr(0, name.find(' ')));
+}
+
 int Settings::group_size(const Setting& s) const {
-  const Config c = config(s);
-  return groups_of(shard_policy(c.parallel.strategy), ranks_, static_cast<int>(c.parallel.group_size)).size;
+  const Strategy strategy = strategy_of(s);
+  const int given = strategy == Strategy::hybrid ? std::stoi(value(s, Dimension::strategy).substr(10)) : 0;
+  return groups_of(shard_policy(strategy), ranks_, given).size;
 }
 
 }  // namespace flatshard::test

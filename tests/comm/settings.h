@@ -59,11 +59,13 @@ class Settings {
   const std::string& value(const Setting& s, Dimension d) const;
   bool possible(const Setting& s) const;
   Setting plain_where_it_does_not_count(Setting s) const;
+  Strategy strategy_of(const Setting& s) const;
   int group_size(const Setting& s) const;
+  // Without settings that differ only in options without effect; some seconds of work.
+  std::vector<Setting> all() const;
 
   int ranks_;
   std::array<std::vector<std::string>, kDimensions> values_;
-  std::vector<Setting> all_;  // without settings that differ only in options without effect
 };
 
 // A run to compare with others of its key.

@@ -11,6 +11,6 @@ namespace flatshard::test {
 // Trains full models, adapters, adapters on 4-bit weights and frozen parameters with every schedule, and on 4
 // ranks with every strategy, in a folder that is removed again. Rank 0 prints a line for each setting and the
 // differences. Returns whether there are none.
-bool written_files_hold(World& world, std::ostream& out);
+bool written_files_hold(World& world, bool all_shapes, std::ostream& out);
 
 }  // namespace flatshard::test

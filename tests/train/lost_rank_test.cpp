@@ -31,15 +31,13 @@ void check_gone(const std::vector<pid_t>& ranks) {
   for (const pid_t pid : ranks) CHECK(test::eventually([&] { return test::is_gone(pid); }));
 }
 
-}  // namespace
-
-TEST_CASE("a killed rank ends all others, and each reports what it waited for") {
+// Kills a random rank at a random moment, so many times.
+void kill_ranks(int times) {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("killed");
   const RandomStream random(1, "kills");
-  constexpr int kTimes = 20;
   constexpr uint64_t kMilliseconds = 300;
-  for (int time = 0; time < kTimes; ++time) {
+  for (int time = 0; time < times; ++time) {
     const int ranks = time % 4 == 0 ? 4 : 2;
     test::Job job("killed", str("-np ", ranks, " @train config.toml", kEndless));
     // From here on a rank finishes its step at SIGTERM; the peak is not yet measured.
@@ -59,6 +57,15 @@ TEST_CASE("a killed rank ends all others, and each reports what it waited for") 
         CHECK(says(run.output, rank, str("rank ", victim, " (pid ", pids[victim], ") ended unexpectedly ")));
     check_gone(pids);
   }
+}
+
+}  // namespace
+
+TEST_CASE("a killed rank ends all others, and each reports what it waited for") { kill_ranks(5); }
+
+TEST_CASE("a rank killed at any of many moments ends all others" * doctest::test_suite("nightly") *
+          doctest::skip()) {
+  kill_ranks(100);
 }
 
 TEST_CASE("a stalled rank ends the run after parallel.timeout_seconds") {
