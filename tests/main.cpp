@@ -1,12 +1,24 @@
-// Runs the tests. flatshard_tests [NAME] [--keep] [doctest options]: NAME selects test cases and source files
-// that contain it; the exit status is 3 if there are none; --keep keeps the files that the tests write and
-// prints their folder. The last line counts the test cases: "N passed, N failed, N skipped".
+// The main function of the test programs. By itself a program runs its test cases one after the other:
+//   flatshard_tests [NAME] [--keep] [doctest options]
+// NAME selects test cases whose names contain it, or else those of files whose paths do; --keep keeps the
+// files that the tests write and prints their folder. The last line counts the test cases: "N passed, N
+// failed, N skipped". ./test starts the programs through test_runner.cpp, which calls them as
+//   flatshard_tests --cases            prints a line for each test case: its file, a tab and its name
+//   flatshard_tests --worker=IN,OUT    runs a test case for each line that arrives at the descriptor IN, its
+//                                      index in that list, and answers each with a line at OUT: passed,
+//                                      failed or skipped, a tab, the seconds of processor time that it took
+//                                      here and in processes, a tab, and the reason of a skip
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <vector>
 
 #include "runtime/standard_streams.h"
@@ -23,7 +35,14 @@ struct Counts {
 
 std::string (*problem_at_end)() = [] { return std::string(); };
 
-// Counts test cases as they end.
+// The path of a test case's file in this repository.
+std::string file_of(const doctest::TestCaseData& test) {
+  const std::string path = test.m_file.c_str();
+  const size_t at = path.rfind("/tests/");
+  return at == path.npos ? path : path.substr(at + 1);
+}
+
+// Counts test cases as they end, and lists them where that is asked for.
 struct Counter : doctest::IReporter {
   explicit Counter(const doctest::ContextOptions&) {}
   void test_case_start(const doctest::TestCaseData& data) override {
@@ -41,7 +60,10 @@ struct Counter : doctest::IReporter {
     else
       ++counts.passed;
   }
-  void report_query(const doctest::QueryData&) override {}
+  void report_query(const doctest::QueryData& query) override {
+    for (unsigned i = 0; i < query.num_data; ++i)
+      std::cout << file_of(*query.data[i]) << '\t' << query.data[i]->m_name << '\n';
+  }
   void test_run_start() override {}
   void test_run_end(const doctest::TestRunStats&) override {}
   void test_case_reenter(const doctest::TestCaseData&) override {}
@@ -85,6 +107,35 @@ std::string filter_for(const std::string& words) {
 
 REGISTER_LISTENER("counter", 1, Counter);
 
+double processor_seconds() {
+  double seconds = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    for (const timeval& t : {usage.ru_utime, usage.ru_stime})
+      seconds += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  }
+  return seconds;
+}
+
+// Runs the test cases whose indices arrive at `commands`, until it is closed.
+void work(doctest::Context& context, int commands, int results) {
+  for (const int descriptor : {commands, results}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  std::FILE* const lines = fdopen(commands, "r");
+  for (int index; std::fscanf(lines, "%d", &index) == 1;) {
+    const double before = processor_seconds();
+    counts = {};
+    context.setOption("first", index + 1);
+    context.setOption("last", index + 1);
+    context.run();
+    std::cout << std::flush;
+    std::string answer = counts.failed > 0 ? "failed" : counts.skipped.empty() ? "passed" : "skipped";
+    answer += str('\t', processor_seconds() - before, '\t', counts.reason, '\n');
+    if (write(results, answer.data(), answer.size()) < 0) break;
+  }
+  std::fclose(lines);
+}
+
 }  // namespace
 
 constexpr int kNoTestMatches = 3;  // ./test then tries another program
@@ -114,9 +165,14 @@ int main(int argc, char** argv) {
   std::vector<const char*> options{argv[0]};
   std::string name;
   bool keep = false;
+  int commands = -1, results = -1;
   for (int i = 1; i < argc; ++i) {
     if (argv[i] == std::string("--keep"))
       keep = true;
+    else if (argv[i] == std::string("--cases"))
+      for (const char* option : {"--list-test-cases", "--reporters=none"}) options.push_back(option);
+    else if (std::sscanf(argv[i], "--worker=%d,%d", &commands, &results) == 2)
+      continue;
     else if (argv[i][0] == '-')
       options.push_back(argv[i]);
     else
@@ -125,6 +181,11 @@ int main(int argc, char** argv) {
   const TemporaryFolder folder(keep);
   context.setOption("no-intro", true);
   context.applyCommandLine(static_cast<int>(options.size()), options.data());
+  if (commands >= 0) {
+    context.setOption("minimal", true);
+    work(context, commands, results);
+    return 0;
+  }
   if (!name.empty()) context.addFilter("test-case", filter_for(name).c_str());
   int result = context.run();
   if (!name.empty() && !context.shouldExit() && counts.passed + counts.failed == 0 &&
