@@ -1,4 +1,4 @@
-// Runs the test cases of several programs, one on each processor at a time, and says what came out:
+// Runs the test cases of several programs, on all processors, and says what came out:
 //   test_runner [--times FILE] [--log FILE] [--name NAME] PROGRAM...
 // NAME selects the test cases whose names contain it, or else those of files whose paths do. FILE of --times
 // has the seconds that each test case took the last time: long ones begin first, and the whole time is
@@ -52,7 +52,7 @@ struct TestCase {
   std::string program;
   size_t index;  // in the program's list
   std::string file, name;
-  std::optional<double> expected{};  // seconds
+  double expected = kUsualSeconds;
 
   std::string title() const { return str(file, ": ", name); }
 };
@@ -192,6 +192,7 @@ class Worker {
  private:
   [[noreturn]] void become(const std::string& program, int commands, int results) const {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    std::signal(SIGPIPE, SIG_DFL);
     const int input = open("/dev/null", O_RDONLY), output = fileno(output_);
     fcntl(output, F_SETFL, O_APPEND);
     if (dup2(input, 0) == 0 && dup2(output, 1) == 1 && dup2(output, 2) == 2 &&
@@ -225,12 +226,18 @@ struct Slot {
   Worker& worker() { return *workers.at(test->program); }
 };
 
+// Many tests start several ranks or threads, so each gets two of more than two processors.
+int tests_at_once() {
+  const int processors = usable_processors();
+  return processors <= 2 ? processors : std::max(2, processors / 2);
+}
+
 class Run {
  public:
   Run(std::vector<TestCase> cases, const Options& options)
       : cases_(std::move(cases)),
         options_(options),
-        slots_(std::min(cases_.size(), static_cast<size_t>(usable_processors()))),
+        slots_(std::min(cases_.size(), static_cast<size_t>(tests_at_once()))),
         is_terminal_(isatty(STDOUT_FILENO) != 0),
         line_(std::cout),
         log_(options.log) {}
@@ -262,14 +269,13 @@ void Run::find_expected() {
   times_ = read_times(options_.times);
   double all = 0, longest = 0;
   for (TestCase& test : cases_) {
-    const auto known = times_.find(test.title());
-    test.expected = known == times_.end() ? kUsualSeconds : known->second;
-    all += *test.expected;
-    longest = std::max(longest, *test.expected);
+    if (const auto known = times_.find(test.title()); known != times_.end()) test.expected = known->second;
+    all += test.expected;
+    longest = std::max(longest, test.expected);
   }
   if (!times_.empty()) estimate_ = std::max(longest, all / static_cast<double>(slots_.size()));
   std::stable_sort(cases_.begin(), cases_.end(),
-                   [](const TestCase& a, const TestCase& b) { return *a.expected > *b.expected; });
+                   [](const TestCase& a, const TestCase& b) { return a.expected > b.expected; });
 }
 
 void Run::fill(Slot& slot) {
@@ -293,7 +299,8 @@ void Run::take(Slot& slot, const std::string& answer) {
     line_.finish();
     std::cout << "FAILED  " << test.title() << '\n' << output << std::endl;
   }
-  log_ << outcome.result << "  " << test.title() << "  (" << fixed(outcome.seconds, 1) << " s)\n" << output;
+  log_ << outcome.result << "  " << test.title() << "  (" << fixed(outcome.seconds, 1) << " s)\n"
+       << output << std::flush;
   outcomes_.push_back(outcome);
   slot.test = nullptr;
   fill(slot);
@@ -348,7 +355,7 @@ void Run::report() const {
 
 int Run::run() {
   find_expected();
-  std::cout << counted(std::ssize(cases_), "test") << " on " << counted(std::ssize(slots_), "processor");
+  std::cout << counted(std::ssize(cases_), "test") << ", " << slots_.size() << " at a time";
   if (estimate_) std::cout << ", about " << human_duration(*estimate_);
   std::cout << std::endl;
   for (Slot& slot : slots_) fill(slot);

@@ -47,7 +47,7 @@ absent() { printf 'skipped\t0\tthere is no GPU' >&3; }
   const test::Finished all = run("");
   CAPTURE(all.output);
   CHECK(all.exit_code == 1);
-  CHECK(test::missing_from(all.output, {"3 tests on ", "FAILED  tests/a_test.cpp: bad\n1 is not 2"}) == "");
+  CHECK(test::missing_from(all.output, {"3 tests, ", "FAILED  tests/a_test.cpp: bad\n1 is not 2"}) == "");
   CHECK(test::missing_from(all.output, {"slowest", "0.5 s  tests/a_test.cpp: good"}) == "");
   CHECK(test::missing_from(all.output, {"not run: there is no GPU\n  tests/a_test.cpp: absent",
                                         "1 passed, 1 failed, 1 skipped in "}) == "");
@@ -55,7 +55,7 @@ absent() { printf 'skipped\t0\tthere is no GPU' >&3; }
   CHECK(read_whole_file("runner/log", kMostBytes).find("noise") != std::string::npos);
   // The times of the last run tell how long the next one takes.
   CHECK(read_whole_file("runner/times", kMostBytes).find("\ttests/a_test.cpp: good\n") != std::string::npos);
-  CHECK(test::missing_from(run("").output, {"3 tests on ", ", about 0:0"}) == "");
+  CHECK(test::missing_from(run("").output, {"3 tests, ", " at a time, about 0:0"}) == "");
 
   const test::Finished one = run("--name goo");
   CHECK_MESSAGE(one.exit_code == 0, one.output);
