@@ -82,3 +82,9 @@ better() { printf 'passed\t0\t' >&3; }
   CHECK(test::missing_from(all.output, {"FAILED  tests/a_test.cpp: left\n", "ended by signal 9"}) == "");
   CHECK(all.output.find("2 passed, 2 failed, 0 skipped") != std::string::npos);
 }
+
+TEST_CASE("a test case that a program does not have fails") {
+  const test::Finished asked = test::run_command("echo 1000000 | @flatshard_tests --worker=0,1");
+  CHECK_MESSAGE(asked.output.find("failed\t") != std::string::npos, asked.output);
+  CHECK(asked.output.find("passed\t") == std::string::npos);
+}
