@@ -15,12 +15,12 @@ namespace flatshard {
 class SharedSums {
  public:
   explicit SharedSums(World& world);
-  // With another way to exchange texts: gather() returns those of all ranks, by rank.
+  // Exchanges texts through gather(), which returns the texts of all ranks, by rank.
   using Gather = std::function<std::vector<std::string>(const std::string& text)>;
   SharedSums(size_t rank, Gather gather) : rank_(rank), gather_(std::move(gather)) {}
 
   // Collective, without a time limit. Afterwards sums_of() knows these files while the object lives. Files
-  // of a single block, and those that cannot be opened, are left to the code that needs them.
+  // of a single block, and files that cannot be opened, are left to the code that needs them.
   void sum(const std::vector<std::string>& paths) { add(paths, false); }
   // The same for fingerprint(): files whose hashes are kept are not read.
   void hash(const std::vector<std::string>& paths) { add(paths, true); }

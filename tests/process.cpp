@@ -20,7 +20,7 @@ std::string replace_all(std::string text, const std::string& from, const std::st
 
 constexpr bool kThreadSanitizer = std::string_view(kSanitizer).find("thread") != std::string_view::npos;
 
-// Of Open MPI's transports only shared memory: it takes a quarter of a second to look for the others.
+// Open MPI uses shared memory alone: looking for other transports takes a quarter of a second.
 constexpr const char* kLauncher =
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader "
     "mpirun "

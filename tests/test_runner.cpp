@@ -3,8 +3,8 @@
 // NAME selects the test cases whose names contain it, or else those of files whose paths do. FILE of --times
 // has the seconds that each test case took the last time: long ones begin first, and the whole time is
 // estimated. It is written again at the end. What passing tests print goes to the file of --log; the output
-// of a failing one is shown at once. A test case that ends its program fails, and the others go on in a new
-// one. The exit code is 0 if no test failed, and 1 otherwise, or if no name matches.
+// of a failing one is shown at once. A test case that crashes fails, and a new process runs those after it.
+// The exit code is 0 if no test failed, and 1 otherwise, or if no name matches.
 //
 // Each program is one of main.cpp, which says how they are asked for their test cases and to run them.
 
@@ -13,9 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -43,14 +41,14 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-constexpr double kUsualSeconds = 0.2;   // of a test case that is not in the file of times
+constexpr double kUsualSeconds = 0.2;   // of a test case without a recorded time
 constexpr double kSecondsOfALine = 10;  // between lines of progress, where they are not rewritten
 constexpr double kSecondsOfATerminal = 0.25;
 constexpr size_t kSlowest = 10;
 
 struct TestCase {
   std::string program;
-  size_t index;  // in the program's list
+  size_t index;  // among the test cases of the program
   std::string file, name;
   double expected = kUsualSeconds;
 
@@ -61,7 +59,7 @@ struct Outcome {
   const TestCase* test;
   std::string result;  // "passed", "failed", "skipped"
   double seconds, processor_seconds;
-  std::string reason;  // of a skip
+  std::string reason;  // why it was skipped
 };
 
 struct Options {
@@ -220,7 +218,7 @@ Outcome outcome_of(const TestCase& test, const std::string& answer, double secon
 // Works through the list, one test case at a time.
 struct Slot {
   std::map<std::string, std::unique_ptr<Worker>> workers;  // by program
-  const TestCase* test = nullptr;                          // in progress
+  const TestCase* test = nullptr;                          // the running one
   Clock::time_point since;
 
   Worker& worker() { return *workers.at(test->program); }

@@ -83,7 +83,7 @@ double measured_peak(Device device, DType compute, bool tf32, double most_operat
 double matrix_peak(World& world, Device device, DType compute, bool tf32, double operations_of_run) {
   world.barrier("measuring the peak");
   const double mine = measured_peak(device, compute, tf32, operations_of_run / world.size());
-  forget_planned_products();  // of the size that happened to take long enough
+  forget_planned_products();  // a run does not need products of this size
   double sum = 0;
   for (const double rate : world.all_gather({&mine, 1}, "the peak")) sum += rate;
   return sum;
