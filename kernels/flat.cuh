@@ -1,5 +1,5 @@
 #pragma once
-// The kernel of elementwise ops. An op defines how to read and to write N elements starting at i. Each thread
+// The kernel of elementwise ops. An op defines how N elements from i on are read and written. Each thread
 // reads all of its inputs before it writes, which keeps several loads in flight and allows in-place outputs:
 //   template <class T>
 //   struct Negate {
@@ -24,7 +24,7 @@
 namespace flatshard::cuda {
 
 inline constexpr int kFlatThreads = 256;
-inline constexpr int kFlatPacks = 2;  // per thread
+inline constexpr int kFlatPacks = 2;  // packs per thread
 
 // The loops are always unrolled: otherwise the compiler stores the elements of a pack one by one.
 template <int N, class Op>
@@ -43,19 +43,19 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size)
     op.template write<1>(tail + threadIdx.x, op.template read<1>(tail + threadIdx.x));
 }
 
+// Processes packs of N elements.
+template <int N, class Op>
+void launch_packs(Stream& stream, const char* name, const Op& op, int64_t size) {
+  constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * N;
+  const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
+  flat_kernel<N><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
+  check_launch(stream, name);
+}
+
 // Processes packs of N elements if `packable`, single elements otherwise.
 template <int N, class Op>
 void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, bool packable) {
-  const auto launch = [&]<int kPack>() {
-    constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * kPack;
-    const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
-    flat_kernel<kPack><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
-    check_launch(stream, name);
-  };
-  if (packable)
-    launch.template operator()<N>();
-  else
-    launch.template operator()<1>();
+  packable ? launch_packs<N>(stream, name, op, size) : launch_packs<1>(stream, name, op, size);
 }
 
 }  // namespace flatshard::cuda

@@ -2,9 +2,9 @@
 // by the same tree.
 //
 // Memory bandwidth limits it. A thread sums two packs of 4 elements (flat.cuh) with one load from each lane:
-// for four lanes of bf16 that is 64 bytes in flight and 29 registers, so all 2048 threads of an SM are
-// resident; for 16 lanes it is 32 registers. A number of lanes that is no power of two up to 64 is added
-// eight lanes at a time, in 80 registers: 768 threads, with 48 KiB of bf16 in flight.
+// 29 registers for four lanes, 32 for 16, so all 2048 threads of an SM are resident. A number of lanes that
+// is not a power of two up to 64 is added eight lanes at a time, in 80 registers: 768 threads, with 48 KiB of
+// bf16 in flight.
 
 #include "kernels/flat.cuh"
 #include "kernels/ordered_sum.h"
@@ -98,13 +98,19 @@ struct SumLanes {
   }
 };
 
+// Single elements are added by the kernel for any number of lanes: buffers of gradients are aligned for
+// packs.
 template <int kLanes, class T>
 void launch(Stream& stream, const OrderedSum& a) {
-  const int64_t size = a.y.size();
-  const SumLanes<kLanes, T> op{a.y.as<float>(), a.lanes.as<T>(), a.lanes.shape[0], size, a.accumulate};
-  const bool packs = packable<T>(op.L > 1 ? size : 0, op.lanes) && packable<float>(0, op.y) &&
-                     (kLanes > 0 || op.L <= kMostOfPack);
-  launch_flat<kPackSize<float>>(stream, "ordered_sum", op, size, packs);
+  const int64_t size = a.y.size(), L = a.lanes.shape[0];
+  const auto op = [&]<int kSummed>() {
+    return SumLanes<kSummed, T>{a.y.as<float>(), a.lanes.as<T>(), L, size, a.accumulate};
+  };
+  if (packable<T>(L > 1 ? size : 0, a.lanes.data) && packable<float>(0, a.y.data) &&
+      (kLanes > 0 || L <= kMostOfPack))
+    launch_packs<kPackSize<float>>(stream, "ordered_sum", op.template operator()<kLanes>(), size);
+  else
+    launch_packs<1>(stream, "ordered_sum", op.template operator()<0>(), size);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Outcome train(const test::Workshop& workshop, const std::string& device,
                                      "--data.eval=" + data,
                                      "--data.packing=none",
                                      "--data.max_patches=40",
-                                     "--train.steps=3",
+                                     "--train.steps=2",
                                      "--overwrite"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   return outcome_of(train_here(arguments, order), run, device);
@@ -44,6 +44,7 @@ TEST_CASE("models that read images have the CPU's losses on CUDA, and the same b
     };
     for (const auto& [compute, tolerance, recompute, order] :
          {Run{"fp32", 1e-5, "true", WorkOrder::comm_late}, {"bf16", 2e-3, "selective", WorkOrder::random}}) {
+      if (compute == std::string("bf16") && family != "idefics3" && family != "qwen2_5_vl") continue;
       CAPTURE(compute);
       const std::string precision = str("--precision.compute=", compute);
       const Outcome cpu = train(workshop, "cpu", {precision}), cuda = train(workshop, "cuda", {precision});

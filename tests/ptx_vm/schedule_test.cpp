@@ -1,10 +1,14 @@
 // The project's kernels are deterministic and no block depends on another running: their bits do not depend
 // on the order of warps or the number of resident blocks.
 
+#include <algorithm>
+#include <utility>
+
 #include "bench/case.h"
 #include "kernels/attention.h"
 #include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/registry.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -16,13 +20,15 @@ TEST_CASE("every CUDA kernel gives the same bits under every schedule and number
     if (!c.has_cuda_kernel) continue;
     CAPTURE(label(c));
     const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
-    for (const uint32_t resident : {1, 3, 0})
-      for (const Schedule schedule :
-           {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random}) {
-        const ScopedOptions scope({.schedule = schedule, .seed = 7, .resident_blocks = resident});
-        CAPTURE(describe(options()));
-        CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected);
-      }
+    for (const auto& [schedule, resident] : {std::pair{Schedule::in_order, 1u},
+                                             {Schedule::reverse, 0u},
+                                             {Schedule::round_robin, 3u},
+                                             {Schedule::random, 1u},
+                                             {Schedule::random, 0u}}) {
+      const ScopedOptions scope({.schedule = schedule, .seed = 7, .resident_blocks = resident});
+      CAPTURE(describe(options()));
+      CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected);
+    }
   }
 }
 
@@ -34,7 +40,14 @@ TEST_CASE("the kernels run on the PTX machine, which counts their launches and i
   CHECK(counters().warp_instructions > instructions + 1000);
 }
 
-TEST_CASE("a device of either architecture gives the same bits, with the same kernels") {
+TEST_CASE("a device of either architecture gives the same bits, with the same kernels" *
+          doctest::test_suite("nightly")) {
+  const std::vector<LoadedKernel> kernels = load_everything();
+  const auto is_older = [](const LoadedKernel& k) {
+    return k.target == "sm_80" && k.name.find("rmsnorm") != std::string::npos;
+  };
+  if (std::none_of(kernels.begin(), kernels.end(), is_older))
+    return test::skip("the kernels are not compiled for sm_80, which FLATSHARD_CUDA_ARCHS=80 does");
   use_attention_tier(AttentionTier::sm_80);  // those of sm_90 order sums differently
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_kernel) continue;

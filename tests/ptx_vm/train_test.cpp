@@ -309,7 +309,7 @@ TEST_CASE("NCCL is refused to ranks that share a GPU, and an initialization that
 }
 
 TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
-  constexpr int kSteps = 3, kMicroSteps = 4;
+  constexpr int kSteps = 2, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
   // Several lanes at a time are summed on another stream; otherwise the backward pass accumulates, within one
   // lane if it has the whole batch.
@@ -445,6 +445,7 @@ TEST_CASE("adapters trained on CUDA on 4-bit weights have the CPU's losses, and 
 // weights have 4 bits; of those of all but the last layer of a block with 96 rows, two lanes at a time. ffn
 // is twice the width: the gradient of the last layer's output is copied.
 TEST_CASE("adapters in spare columns have the CPU's losses on CUDA, and the same bits however they are run") {
+  constexpr int kSteps = 3;
   struct Run {
     const char *family, *compute;
     std::vector<std::string> options;
@@ -466,22 +467,22 @@ TEST_CASE("adapters in spare columns have the CPU's losses on CUDA, and the same
     CAPTURE(r.compute);
     Workshop workshop(r.family, r.compute);
     std::vector<std::string> options{"--model.ffn=64"};
-    workshop.train("cpu", 3, WorkOrder::in_order, options);
+    workshop.train("cpu", 2, WorkOrder::in_order, options);
     options.push_back("--model.init_from=" + workshop.run() + "/model");
     options.push_back("--lora.rank=8");
     options.insert(options.end(), r.options.begin(), r.options.end());
-    const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
-                  cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
+    const Outcome cpu = workshop.train("cpu", kSteps, WorkOrder::in_order, options),
+                  cuda = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
     CHECK(largest_difference(cuda.losses, cpu.losses) <= r.tolerance);
     options.push_back("");
     for (const char* recompute : {"selective", "true"}) {
       options.back() = str("--train.recompute=", recompute);
-      CHECK(workshop.train("cuda", 4, WorkOrder::random, options) == cuda);
+      CHECK(workshop.train("cuda", kSteps, WorkOrder::random, options) == cuda);
     }
     if (!test::no_ranks_because().empty()) continue;
     std::string quoted;
     for (const std::string& option : options) quoted += "'" + option + "' ";
-    CHECK(workshop.train(2, 4, "comm_late", quoted + "--parallel.offload=true") == cuda);
+    CHECK(workshop.train(2, kSteps, "comm_late", quoted + "--parallel.offload=true") == cuda);
   }
 }
 
