@@ -33,7 +33,7 @@ Die Größe der Wörter über alle Straßen; l'été à la forêt, où êtes-vou
 def f(x):\n    return x+1\n\n\nclass A:\n\tdef g(self, y=0): return {"a": [1, 2, 3], 'b': y ** 2}
 """
 
-# formats.md's golden strings: one of every kind of text.
+# One string of every kind of text.
 GOLDEN = [
     "Hello world! 1234567 It's  na\u00efve \u4f60\u597d \U0001f642\n\n  x=foo(bar);\t end",
     "  leading and trailing  ", "I'LL we've DON'T it\u2019s", "a\n\n\n \t\r\n  b", "cafe\u0301 \u00e9",
