@@ -14,7 +14,7 @@ namespace {
 // Cases compute with values of order one. Smaller results come from cancellation and are compared to this
 // magnitude.
 constexpr double kSmall = 0.05;
-constexpr int64_t kFillBlock = 1 << 16;  // elements per task
+constexpr int64_t kFillBlock = 1 << 16;  // number of elements per task
 
 bool is_written(const Arg& arg) { return arg.role == Role::output || arg.role == Role::updated; }
 
@@ -227,7 +227,7 @@ double max_error(const std::vector<double>& got, const std::vector<double>& expe
   const double rms = std::sqrt(squares / static_cast<double>(std::max<size_t>(expected.size(), 1)));
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i]) continue;  // also equal infinities
+    if (got[i] == expected[i]) continue;  // equal infinities, too
     const double error = std::abs(got[i] - expected[i]) / std::max({std::abs(expected[i]), rms, kSmall});
     worst = std::isfinite(error) ? std::max(worst, error) : std::numeric_limits<double>::infinity();
   }

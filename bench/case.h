@@ -2,7 +2,7 @@
 // A case is one call of an op on given shapes: its named tensors, the call, its cost, and a reference, the
 // formula in double. Tests use cases for bits, values, gradients and scratch, the benchmark for times.
 //
-// Names define what is compared. In a backward case, output "dx" is compared with the numeric derivative,
+// Names define the comparisons. In a backward case, output "dx" is compared with the numeric derivative,
 // with respect to input "x", of sum(dy * y) over all forward outputs "y" with a "dy" among the arguments.
 // Outputs that are not named d..., such as a loss, are compared with the values of the reference, as in a
 // forward case.
@@ -21,7 +21,7 @@ namespace flatshard::bench {
 
 enum class Role {
   input,     // random values; differentiable
-  constant,  // not differentiable: tokens, positions, mask boundaries, per-token weights
+  constant,  // values that are not differentiable: tokens, positions, mask boundaries, per-token weights
   saved,     // saved by the forward op for the backward op; computed by Case::prepare
   output,    // written by the op; poisoned before the call
   updated,   // read and written by the op: accumulated gradients, optimizer state
@@ -54,11 +54,11 @@ using Values = std::map<std::string, std::vector<double>>;
 
 struct Case {
   std::string op;     // the function's name: "rmsnorm_backward"
-  std::string shape;  // in printed form: "8192 x 1024"
+  std::string shape;  // printed form, such as "8192 x 1024"
   DType dtype;
   std::vector<Arg> args;
   std::function<void(Stream&, Arena& scratch, const Tensors&)> run;
-  // In backward cases with saved arguments: runs the forward op that fills them. Null otherwise.
+  // Runs the forward op that fills the saved arguments of a backward case. Null if there are none.
   std::function<void(Stream&, Arena& scratch, const Tensors&)> prepare = nullptr;
   std::function<double(const Tensors&)> min_bytes = nullptr;
   std::function<double(const Tensors&)> flops = nullptr;
@@ -69,19 +69,20 @@ struct Case {
       1.0;                    // factor for the tolerance of the dtype; a case with another factor says why
   bool matrix_bound = false;  // bound by the matrix peak instead of the copy bandwidth
   bool needs_gpu = false;     // too large to time on a CPU
-  // Set from the CMake list by all_cases.
+  // all_cases() sets these from the CMake list.
   std::string stem{};
   bool has_cuda_kernel = false;
 };
 
-std::string label(const Case& c);  // "rmsnorm_backward 8192 x 1024 bf16"
+std::string label(const Case& c);  // a label such as "rmsnorm_backward 8192 x 1024 bf16"
 
 // test: tiny, odd shapes in all float dtypes. golden: the shapes of tests/golden/X_f32 and X_bf16. bench:
 // large shapes. vm: shapes that the PTX machine simulates in about a second, with the costs per byte of large
 // ones; only for ops with a CUDA kernel.
 enum class Scale { test, golden, bench, vm };
 
-// forward(dtype, size) and backward(dtype, size) for each size, in f32 and bf16, and for tests also in f16.
+// Returns forward(dtype, size) and backward(dtype, size) for each size, in f32 and bf16, and for tests also
+// in f16.
 template <class Sizes, class Forward, class Backward>
 std::vector<Case> both_directions(Scale scale, const Sizes& sizes, Forward&& forward, Backward&& backward) {
   std::vector<DType> dtypes{DType::f32, DType::bf16};
@@ -121,7 +122,7 @@ class Setup {
   Arena& scratch() { return scratch_; }
   int64_t planned_scratch() const { return planned_scratch_; }
 
-  // The elements of one argument on the host; of all arguments.
+  // The elements of one argument, or of all arguments, on the host.
   std::vector<double> values(std::string_view name) const;
   Values all_values() const;
   std::vector<unsigned char> bytes(std::string_view name) const;

@@ -47,7 +47,7 @@ void read_vectors(float* dst, const float* src, int64_t n) {
   *dst = simd::max(largest);
 }
 
-// Random numbers and a buffer for their copy.
+// A buffer of random numbers, and a buffer for a copy of them.
 class CopyBuffers {
  public:
   CopyBuffers(Device device, int64_t floats)
@@ -82,8 +82,8 @@ class CopyBuffers {
 
 double bytes_of(int64_t floats) { return sizeof(float) * static_cast<double>(floats); }
 
-// The time of `work` on a stream. It also runs once before, untimed, which keeps a GPU busy until the host
-// has enqueued everything.
+// The time of `work` on a stream. `work` also runs once before, untimed, which keeps a GPU busy until the
+// host has enqueued everything.
 template <class Work>
 double seconds_on(Stream& stream, Work&& work) {
   Stopwatch watch(stream);
@@ -113,7 +113,7 @@ double seconds_of_blocks(const CopyBuffers& buffers, Loop loop) {
   });
 }
 
-// Of a copy, and of reading alone.
+// The ceilings of a copy, and of reading alone.
 std::pair<Ceiling, Ceiling> host_memory_ceilings(int64_t floats) {
   const auto buffers = std::make_shared<CopyBuffers>(Device::cpu(), floats);
   const auto way = [&](const char* name, double bytes, void (*loop)(float*, const float*, int64_t)) {
@@ -137,7 +137,7 @@ Case matrix_case(DType dtype, int64_t n) {
           .flops = [=](const Tensors& t) { return flops(product(t)); }};
 }
 
-// Square products of the two largest sizes that take at most kMatrixSeconds.
+// The ceiling of square products, measured with the two largest sizes that take at most kMatrixSeconds.
 Ceiling matrix_ceiling(Device device, DType dtype, int64_t largest) {
   struct Product {
     Product(Case c, Device device) : problem(std::move(c)), setup(problem, {.device = device}) {}

@@ -18,14 +18,14 @@ class Ceiling {
   // One implementation of the work. The fastest one is used.
   struct Way {
     std::string name;
-    double work;                      // bytes or operations of one run
-    std::function<double()> seconds;  // runs it and returns the time
+    double work;                      // bytes or operations in one run
+    std::function<double()> seconds;  // runs once and returns the time
   };
 
   // Measures all ways alternately, several times.
   explicit Ceiling(std::vector<Way> ways);
 
-  // The current rate of the fastest way, from one run or as many as take least_seconds.
+  // The current rate of the fastest way, from one run or from as many as take least_seconds.
   double sample(double least_seconds = 0);
   double measure();                        // the maximum of several samples
   double first() const { return first_; }  // the initial rate
@@ -38,23 +38,23 @@ class Ceiling {
 
 struct Ceilings {
   Ceiling copy;
-  // CPU only: reads alone can be slower than a copy, whose reads and writes overlap. An op that reads much
-  // more than it writes reaches no more than this.
+  // Only on a CPU. Reads alone can be slower than a copy, whose reads and writes overlap; this ceiling bounds
+  // an op that reads much more than it writes.
   std::optional<Ceiling> read{};
   std::optional<Ceiling> f32{}, bf16{};  // matrix products; empty if they cannot be measured
-  std::string no_matrix{};               // the reason if they are empty
+  std::string no_matrix{};               // the reason why they are empty
 
-  // The ceiling of matrix products of this dtype, null if empty. f16, which is computed in f32, uses that of
-  // f32.
+  // The ceiling of matrix products in this dtype; null if empty. f16 is computed in f32, and uses its
+  // ceiling.
   Ceiling* matrix(DType dtype);
 };
 
 struct CeilingSizes {
   int64_t copy_floats = 0;                               // 0: 256 MiB on the CPU, 1 GiB on a GPU
-  int64_t largest_square = 8192;                         // of the matrix products
+  int64_t largest_square = 8192;                         // largest side of the matrix products
   std::vector<DType> products{DType::f32, DType::bf16};  // dtypes to measure
 };
-// For tests of the program: too small for meaningful rates.
+// Sizes for tests of the program: too small for meaningful rates.
 inline const CeilingSizes kSmallCeilings{.copy_floats = int64_t{1} << 16, .largest_square = 256};
 
 Ceilings measure_ceilings(Device device, const CeilingSizes& sizes = {});

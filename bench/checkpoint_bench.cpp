@@ -24,9 +24,9 @@ namespace {
 
 constexpr const char* kFolder = "bench-checkpoint";
 constexpr int64_t kBlock = int64_t{4} << 20;
-constexpr int kReadsOfEach = 3;  // of each file, since the disk may still be busy with the previous write
+constexpr int kReadsOfEach = 3;  // reads of a file: the disk may still be busy with the previous write
 
-// 65 M parameters: 784 MB with their moments.
+// A model with 65 M parameters: 784 MB with their moments.
 Config llama(int ranks) {
   Config c;
   c.run.device = DeviceChoice::cpu;
@@ -40,7 +40,7 @@ Config llama(int ranks) {
   return c;
 }
 
-// The maximum over the ranks.
+// The time of `work`: the maximum over the ranks.
 double time_of(World& world, const std::function<void()>& work) {
   world.barrier("bench");
   const double mine = seconds_of(work);
@@ -54,8 +54,8 @@ int64_t most_of(World& world, int64_t value) {
   return static_cast<int64_t>(*std::max_element(all.begin(), all.end()));
 }
 
-// A plain file, of which each rank writes and reads its part from a buffer that is allocated beforehand, like
-// the shards of a model.
+// A plain file. Each rank writes and reads its part with a buffer that is allocated beforehand, like the
+// shards of a model.
 class PlainFile {
  public:
   PlainFile(World& world, int64_t bytes)
@@ -118,7 +118,7 @@ class Subject {
         async_saver_(checkpoints_, runtime_.engine(), runtime_.staging(), world) {
     runtime_.engine().initialize();
     Stream& compute = runtime_.engine().compute();
-    for (const Owned& owned : owned_shards(runtime_.engine()))  // moments that are not all zero
+    for (const Owned& owned : owned_shards(runtime_.engine()))  // makes some moments nonzero
       for (const Tensor& moment : {owned.state[0], owned.state[1]}) copy(compute, moment, owned.p);
     compute.sync();
     checkpoints_.begin("");
@@ -128,7 +128,7 @@ class Subject {
   std::string latest() const { return str(kFolder, "/step-", step_); }
 
   Saver::Saved save() { return save(saver_); }
-  // Asynchronous, from a copy, as in training.
+  // Saves asynchronously, from a copy, as in training.
   Saver::Saved save_async() { return save(async_saver_); }
   void load() {
     Checkpoints found(setup_, world_, false);
@@ -177,7 +177,7 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   result->growth = most_of(world, world.rank() == 0 ? 0 : process_memory().peak - before);
 }
 
-// Owns the folder.
+// Creates the folder, and removes it at the end.
 class Folder {
  public:
   explicit Folder(World& world) : world_(world) {
@@ -194,7 +194,7 @@ class Folder {
   void clear() {
     if (leads()) {
       for (const auto& entry : fs::directory_iterator(kFolder)) fs::remove_all(entry.path());
-      sync();  // so that the disk is idle before the next write
+      sync();  // makes the disk idle before the next write
     }
     world_.barrier("bench");
   }

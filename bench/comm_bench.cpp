@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSizes[] = {int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20, int64_t{64} << 20};
 constexpr int kWarmUps = 3, kLeastSamples = 9;
-constexpr int64_t kBytesOfSample = int64_t{16} << 20;  // shorter calls are batched
+constexpr int64_t kBytesOfSample = int64_t{16} << 20;  // smaller calls are batched
 
 struct Verb {
   std::string name, mpi_call;
@@ -87,7 +87,7 @@ CommResult measure(World& world, const Verb& verb, int64_t bytes, double limit) 
     plain.push_back(time_of(world, verb.plain, calls));
     if (!first) ours.push_back(time_of(world, verb.ours, calls));
     ratios.push_back(ours.back() / plain.back());
-    spent += (ours.back() + plain.back()) * static_cast<double>(calls);  // the same on all ranks
+    spent += (ours.back() + plain.back()) * static_cast<double>(calls);  // same value on all ranks
   }
   return {.verb = verb.name,
           .mpi_call = verb.mpi_call,

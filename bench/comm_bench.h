@@ -1,6 +1,6 @@
 #pragma once
 // Times the collectives of a communicator between the ranks of mpirun, interleaved with the corresponding MPI
-// calls on the same tensors. A time is that of the slowest rank. Bandwidths are defined as in nccl-tests:
+// calls on the same tensors. Times are those of the slowest rank. Bandwidths are defined as in nccl-tests:
 // bytes of the full tensor (a rank's shard times the number of ranks) per second, and bus bandwidth, the (n -
 // 1) / n of it that a rank receives.
 
@@ -13,8 +13,8 @@
 namespace flatshard::bench {
 
 struct CommResult {
-  std::string verb, mpi_call;  // all_gather, MPI_Allgather
-  int64_t bytes = 0;           // of the full tensor
+  std::string verb, mpi_call;  // names such as all_gather and MPI_Allgather
+  int64_t bytes = 0;           // size of the full tensor
   int ranks = 1;
   int samples = 0;
   Spread ours, plain;  // seconds per call

@@ -18,7 +18,7 @@ constexpr int kWarmUp = 3, kLeastPasses = 5;
 constexpr int64_t kMostTexts = 16, kMostPasses = 200;
 constexpr double kQuietShare = 0.02;  // fraction of a pass spent waiting for a processor
 
-// Bytes read per second, by all threads.
+// The rate at which all threads read memory.
 Ceiling read_ceiling() {
   const auto memory = std::make_shared<Memory>(Device::cpu(), kReadBytes);
   std::fill_n(static_cast<float*>(memory->data()), kReadBytes / 4, 1.0f);

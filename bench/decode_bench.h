@@ -2,7 +2,7 @@
 // Times the decode path of a model folder, one pass that appends a token to each of several texts, against
 // the least time that memory allows:
 //   floor = (bytes of the weights + bytes of the cached keys and values) / read bandwidth
-// which is measured in this process, between the passes. Of an untied embedding no more than a few rows are
+// The bandwidth is measured in this process, between the passes. Only a few rows of an untied embedding are
 // read, so its bytes do not count.
 
 #include <string>
@@ -16,8 +16,8 @@ namespace flatshard::bench {
 
 struct DecodeResult {
   DType dtype = DType::f32;
-  int64_t texts = 0, context = 0;  // texts of a pass, and tokens of each of them at the start
-  Spread seconds{};                // per pass
+  int64_t texts = 0, context = 0;  // texts in a pass, and tokens in each of them at the start
+  Spread seconds{};                // seconds per pass
   int passes = 0;
   bool disturbed = false;  // other programs used the processors in most passes
   double weight_bytes = 0, cache_bytes = 0;

@@ -16,9 +16,9 @@ constexpr double kEnoughSeconds = 0.5;
 // than kFewestQuiet quiet samples, all samples are used.
 constexpr double kQuietShare = 0.05;
 constexpr int kFewestQuiet = 5;
-constexpr double kSampleSeconds = 200e-6;  // shorter calls are batched
-// A sample of the ceiling takes as long as the neighboring sample of the case, so that both are exposed to
-// the same interruptions.
+constexpr double kSampleSeconds = 200e-6;  // shorter calls are batched to this time
+// A sample of the ceiling takes as long as the neighboring sample of the case, up to this many seconds, so
+// that both are exposed to the same interruptions.
 constexpr double kLongestNeighbour = 0.05;
 // A copy of the arguments is reset after this many calls, so that the outputs of an op that accumulates stay
 // of order one.
@@ -43,12 +43,12 @@ class Rotation {
     if (updates) calls_until_reset_ = copies * kRunsPerReset;
   }
 
-  // How long the threads have waited for a processor. 0 on a GPU, which has its own clock.
+  // The time that the threads have waited for a processor. 0 on a GPU, which has its own clock.
   double waited() const { return on_gpu_ ? 0 : waited_seconds(); }
   int64_t most_calls() const { return calls_until_reset_ / (on_gpu_ ? 2 : 1); }
 
-  // The time per call, over `calls` calls. On a GPU as many calls precede them, which hide the launch
-  // overhead of the timed ones.
+  // The time per call, over `calls` calls. On a GPU the same number of calls precedes them and hides the
+  // launch overhead of the timed ones.
   double seconds_per_call(int64_t calls) {
     const int64_t given = on_gpu_ ? 2 * calls : calls;
     if (calls_ + given > calls_until_reset_) {
@@ -83,9 +83,9 @@ double median_sample(Ceiling& ceiling) {
 
 // A sample of a case between two samples of its ceiling.
 struct Sample {
-  double seconds;  // per call
+  double seconds;  // seconds per call
   double share;    // fraction of the ceiling
-  bool quiet;      // the threads did not wait for processors
+  bool quiet;      // true if the threads did not wait for processors
 };
 
 // Takes samples until enough are quiet or the time is over.

@@ -29,7 +29,7 @@ struct Result {
   Accuracy accuracy;
 
   // The following members are valid if was_timed().
-  Spread seconds;  // per call
+  Spread seconds;  // seconds per call
   double bytes = 0, flops = 0;
   int samples = 0;
   int64_t calls_per_sample = 0;
@@ -37,7 +37,7 @@ struct Result {
   bool out_of_time = false;   // the time limit ended the sampling
   bool disturbed = false;     // other programs used the processors during the samples
   bool matrix_bound = false;  // bound by the matrix peak instead of the copy bandwidth
-  double copy_rate = 0;       // bytes/s, the ceiling at the time of the case
+  double copy_rate = 0;       // bytes/s, the copy ceiling during the case
   double matrix_rate = 0;     // operations/s; 0 if not measured
 
   bool was_timed() const { return skipped.empty() && accuracy.passed(); }
@@ -48,7 +48,7 @@ struct Result {
 };
 
 struct Limits {
-  double seconds = 2;                       // of timing per case
+  double seconds = 2;                       // time per case
   int64_t cache_bytes = 0;                  // size of the last-level cache
   int64_t memory_bytes = int64_t{4} << 30;  // limit for all copies of the arguments
 };

@@ -16,7 +16,7 @@ namespace flatshard::bench {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-constexpr int64_t kImagesOfThread = 4;  // in a sample
+constexpr int64_t kImagesOfThread = 4;  // number of images per thread in a sample
 
 }  // namespace
 

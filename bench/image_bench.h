@@ -1,5 +1,5 @@
 #pragma once
-// Times reading a picture as a model sees it: decoding its file, and resizing it and cutting it into patches.
+// Times reading a picture for a model: decoding its file, and resizing it and cutting it into patches.
 
 #include <string>
 #include <vector>
@@ -12,15 +12,15 @@ namespace flatshard::bench {
 // One line of the table.
 struct ImageTime {
   std::string work;  // "decode", "cut", "both"
-  int threads = 1;   // each with an image of its own
-  Spread seconds;    // of an image
+  int threads = 1;   // each thread reads its own image
+  Spread seconds;    // seconds per image
 };
 struct ImageResult {
   ImageLayout layout;
   std::vector<ImageTime> times;
 };
 
-// As the model in the folder sees the picture in the file.
+// Measures the picture in the file, as it is read by the model in the folder.
 ImageResult measure_image(const std::string& picture, const std::string& folder, double seconds);
 std::string image_table(const std::string& picture, const ImageResult& result);
 

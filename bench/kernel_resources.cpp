@@ -70,17 +70,17 @@ std::string short_name(const std::string& mangled) {
   return name;
 }
 
-// Attributes of kernels in .nv.info: items of a format, an id, and two bytes that are a value or a size. The
-// items used here hold a symbol index and a value.
+// Attributes of kernels in .nv.info: items of a format, an id, and two bytes that are a value or a size.
+// Items used here have a symbol index and a value.
 constexpr uint8_t kSized = 4;
 enum Attribute : uint8_t { kFrameSize = 0x11, kRegisterCount = 0x2f };
 
-constexpr uint32_t kReservedShared = 1024;  // per block, reserved by the system on sm_90 and newer
+constexpr uint32_t kReservedShared = 1024;  // bytes per block, reserved by the system on sm_90 and newer
 
-// From sm_70 on an instruction has 16 bytes, of which the lowest 12 bits are the opcode.
+// Since sm_70 an instruction has 16 bytes, and its lowest 12 bits are the opcode.
 constexpr uint64_t kInstructionBytes = 16;
 constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c,
-                   kHgmma[] = {0x9f0, 0xdf0};  // the left operand shared, in registers
+                   kHgmma[] = {0x9f0, 0xdf0};  // left operand in shared memory; in registers
 
 void count_products(KernelResources& kernel, Bytes code) {
   for (uint64_t at = 0; at + kInstructionBytes <= code.size(); at += kInstructionBytes) {
@@ -109,7 +109,7 @@ void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
       by_symbol[read<uint32_t>(info, at)].registers = read<uint32_t>(info, at + 4);
     at += size;
   }
-  for (auto& [symbol, kernel] : by_symbol) {  // device functions that kernels call have no register count
+  for (auto& [symbol, kernel] : by_symbol) {  // device functions called by kernels have no register count
     const std::string mangled = text_at(names, read<Elf64_Sym>(symbols, symbol * sizeof(Elf64_Sym)).st_name);
     kernel.kernel = short_name(mangled);
     kernel.arch = arch;
@@ -157,7 +157,7 @@ std::vector<KernelResources> kernel_resources(const std::string& file) {
   const std::map<std::string, Bytes> sections = sections_of(mapped.bytes());
   const auto found = sections.find(".nv_fatbin");
   if (found == sections.end()) return all;
-  constexpr uint64_t kStep = 8;  // fat binaries start at multiples of it
+  constexpr uint64_t kStep = 8;  // fat binaries start at multiples of this
   for (uint64_t at = 0; at + sizeof(ContainerHeader) <= found->second.size();) {
     const auto header = read<ContainerHeader>(found->second, at);
     if (header.magic != kContainer) {

@@ -10,11 +10,11 @@
 namespace flatshard::bench {
 
 struct KernelResources {
-  std::string kernel;  // "forward_kernel<bf16, 64>(ForwardArguments<bf16>)"
-  uint32_t arch = 0;   // 90: sm_90
+  std::string kernel;  // a name such as "forward_kernel<bf16, 64>(ForwardArguments<bf16>)"
+  uint32_t arch = 0;   // 90 means sm_90
   uint32_t registers = 0;
-  uint32_t stack_bytes = 0, shared_bytes = 0;  // per thread; per block, static
-  uint32_t mma = 0, wgmma = 0;                 // instructions for tensor cores: of a warp, of a warpgroup
+  uint32_t stack_bytes = 0, shared_bytes = 0;  // stack per thread; static shared memory per block
+  uint32_t mma = 0, wgmma = 0;  // numbers of tensor core instructions: of a warp; of a warpgroup
 };
 
 // The resources of all kernels with machine code in an ELF file, such as a program, sorted by name. Kernels

@@ -1,10 +1,9 @@
 #pragma once
 // Times training steps on adapters (rank 8 on all linear layers) against two other steps of the same model:
 //   frozen   trains only the first norm of the first block: the forward pass and all gradients of
-//   activations,
-//            the least that adapters in all blocks need
+//            activations, the least that adapters in all blocks need
 //   full     trains all parameters
-// The three runs are in one process and take turns step by step, so ratios are those of neighboring steps.
+// The three runs are in one process and are interleaved step by step, so ratios compare neighboring steps.
 
 #include <memory>
 #include <string>
@@ -22,11 +21,11 @@ struct LoraRound {
 
 class LoraBench {
  public:
-  // `world` and `ceilings` must outlive it. options.trained is ignored.
+  // `world` and `ceilings` must outlive the object. options.trained is ignored.
   LoraBench(StepOptions options, World& world, Ceilings& ceilings);
 
   LoraRound round();
-  // Rounds for `seconds`. Disturbed rounds are excluded if five others remain.
+  // Runs rounds for `seconds`. Disturbed rounds are excluded if five others remain.
   std::vector<LoraRound> measure(double seconds);
 
  private:

@@ -28,7 +28,7 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-// "5a6d644" or "5a6d644-dirty"; empty without git or a repository.
+// The commit: "5a6d644" or "5a6d644-dirty". Empty without git or a repository.
 std::string commit_of(const std::string& folder) {
   const std::string command = "git -C '" + folder + "' describe --always --dirty --match= 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -53,7 +53,7 @@ int64_t parse_cache_size(const std::string& text) {
 
 int64_t last_level_cache_bytes(const fs::path& processors) {
   int last_level = 0;
-  std::map<std::string, int64_t> caches;  // the highest level found so far, by the processors that share it
+  std::map<std::string, int64_t> caches;  // caches of the highest level, by the processors that share them
   std::error_code absent;
   for (const auto& processor : fs::directory_iterator(processors, absent)) {
     for (const auto& entry : fs::directory_iterator(processor.path() / "cache", absent)) {

@@ -15,16 +15,16 @@ struct Machine {
   int threads = 0;
   int64_t cache_bytes = 0;  // last-level cache of the device
   std::string compiler, build_type;
-  std::string commit;  // of the source tree, with "-dirty" if files are modified; empty if unknown
+  std::string commit;  // commit of the source tree, with "-dirty" if files are modified; empty if unknown
 };
 
 Machine this_machine(Device device);
 
-// The total size of the last-level caches of all processors under a folder like /sys/devices/system/cpu; 32
+// The total size of the last-level caches of all processors under a folder like /sys/devices/system/cpu. 32
 // MiB if unknown.
 int64_t last_level_cache_bytes(const std::filesystem::path& processors);
 
-// Parses "32768K", "1M" or "512" to bytes; throws Error for anything else.
+// Parses "32768K", "1M" or "512" to bytes. Throws an Error for anything else.
 int64_t parse_cache_size(const std::string& text);
 
 }  // namespace flatshard::bench

@@ -36,7 +36,7 @@ struct Options {
   double seconds = 0;  // 0: the default
   bool list = false;
   bool step = false, lora = false, comm = false, checkpoint = false;
-  std::string decode;  // a model folder
+  std::string decode;  // model folder
   bool vm = false, opcodes = false;
   bool resources = false;
   bool small = false, serve = false;
@@ -165,7 +165,7 @@ std::vector<std::string> compute_types(const std::vector<std::string>& words) {
   return types;
 }
 
-// Only the ceilings that the steps are compared with: large models leave little memory.
+// Measures only the ceilings that steps are compared with, because large models leave little memory.
 Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>& types) {
   CeilingSizes sizes = small ? kSmallCeilings : CeilingSizes{.copy_floats = int64_t{1} << 26};
   sizes.products.clear();
@@ -177,7 +177,7 @@ Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>
 // Answers each line of standard input with a line of JSON about a measurement.
 template <class Measure>
 void serve_steps(Measure&& measure) {
-  std::cout << "{}" << std::endl;  // ready
+  std::cout << "{}" << std::endl;  // the server is ready
   for (std::string line; std::getline(std::cin, line);) std::cout << json_line(measure()) << std::endl;
 }
 
@@ -211,7 +211,7 @@ int time_steps(const Options& options, World& world) {
   }
   std::cout << head_lines(machine, ceilings) << '\n' << step_header(training.model) << std::flush;
   std::vector<StepResult> results;
-  const auto write_json = [&] {  // first call: fails early if the file cannot be written
+  const auto write_json = [&] {  // the first call fails early if the file cannot be written
     if (!options.json_file.empty()) write_whole_file(options.json_file, to_json(machine, ceilings, results));
   };
   write_json();
@@ -260,7 +260,7 @@ int time_image(const Options& options) {
   return 0;
 }
 
-// Several ranks: rank 0 prints.
+// Times several ranks. Rank 0 prints.
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu",
         "--device cuda: --comm and --step run on the CPU under mpirun; leave it out");

@@ -37,10 +37,10 @@ inline Spread spread(const std::vector<double>& samples) {
   return {.median = quantile(samples, 0.5), .p10 = quantile(samples, 0.1), .p90 = quantile(samples, 0.9)};
 }
 
-// Seconds of each of at least three calls, which last at least so long.
+// The seconds of each call. Makes at least three calls, which last at least `seconds` in total.
 std::vector<double> samples_of(double seconds, const std::function<void()>& work);
 
-// The total time that the threads of this process have waited for a processor, used by other programs. 0 if
+// The total time that the threads of this process have waited while other programs used the processors. 0 if
 // the system does not report it.
 double waited_seconds();
 // The processor time that the threads of this process have used.

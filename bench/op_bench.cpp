@@ -39,7 +39,7 @@ int time_ops(const OpOptions& o, std::ostream& out) {
   const std::vector<Case> cases = op_cases(o);
   Bench bench(o);
   std::vector<Result> results;
-  const auto write_json = [&] {  // first call: fails early if the file cannot be written
+  const auto write_json = [&] {  // the first call fails early if the file cannot be written
     if (!o.json_file.empty()) write_whole_file(o.json_file, to_json(bench.machine, bench.ceilings, results));
   };
   write_json();

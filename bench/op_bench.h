@@ -1,5 +1,5 @@
 #pragma once
-// Times single ops on a device against its ceilings: selected cases, as a table and as JSON; or, as a server,
+// Times single ops on a device against its ceilings: selected cases, as a table and as JSON, or, as a server,
 // one case per request, so that another program can interleave its own measurements.
 
 #include <iosfwd>
@@ -11,15 +11,15 @@
 namespace flatshard::bench {
 
 struct OpOptions {
-  std::vector<std::string> words;  // that the label of a case must all contain
+  std::vector<std::string> words;  // words that the label of a case must all contain
   Device device = Device::cpu();
-  double seconds = 2;  // of samples per case
-  // Small cases and ceilings, for tests of the program.
+  double seconds = 2;  // sampling time per case
+  // Selects small cases and ceilings, for tests of the program.
   bool small = false;
   std::string json_file;  // empty: no file
 };
 
-// The selected cases that can be timed on the device. Throws Error if no label contains all words.
+// The selected cases that can be timed on the device. Throws an Error if no label contains all words.
 std::vector<Case> op_cases(const OpOptions& options);
 
 // Prints the table as the cases are timed, and updates the JSON file after each of them. Returns the exit

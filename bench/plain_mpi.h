@@ -1,6 +1,5 @@
 #pragma once
-// MPI collectives on f32 over all ranks, for comparison. `part` is the number of elements in the shard of a
-// rank.
+// MPI collectives on f32 over all ranks, for comparison. `part` is the number of elements in a rank's shard.
 
 #include <cstdint>
 

@@ -20,26 +20,26 @@ std::string right(const std::string& text, int width) {
   return std::string(static_cast<size_t>(std::max(0, width - static_cast<int>(text.size()))), ' ') + text;
 }
 
-std::string short_exponent(double value) {  // 2e-05
+std::string short_exponent(double value) {  // formats like 2e-05
   char text[32];
   std::snprintf(text, sizeof text, "%.0e", value);
   return text;
 }
 
-// "97%", followed by a star if this ceiling bounds the case.
+// Returns "97%", followed by a star if this ceiling bounds the case.
 std::string share(double rate, double ceiling, bool bounds) {
   if (ceiling <= 0 || rate <= 0) return "- ";
   return str(std::lround(100 * rate / ceiling), '%', bounds ? '*' : ' ');
 }
 
-// "-3%"
+// Returns a change such as "-3%".
 std::string change(double from, double to) {
   char text[32];
   std::snprintf(text, sizeof text, "%+.0f%%", 100 * (to / from - 1));
   return text;
 }
 
-// "16384x2048 dx+=" for "16384 x 2048 dx+="
+// Shortens "16384 x 2048 dx+=" to "16384x2048 dx+=".
 std::string short_shape(std::string shape) {
   for (size_t at = 0; (at = shape.find(" x ", at)) != shape.npos;) {
     shape.erase(at + 2, 1);
@@ -48,7 +48,7 @@ std::string short_shape(std::string shape) {
   return shape;
 }
 
-// "of the copy bandwidth: median 93%; least 71% rope_forward 8 x 16 bf16, 80% ..."; "" without cases.
+// Returns "of the copy bandwidth: median 93%; least 71% rope_forward 8 x 16 bf16, 80% ..."; "" without cases.
 std::string shares_line(const std::vector<Result>& results, bool matrix_bound) {
   constexpr size_t kLeast = 3;
   std::vector<std::pair<double, const Result*>> shares;

@@ -24,7 +24,7 @@ struct Table {
   int op_width_, shape_width_;
 };
 
-// Formats at least `count` significant digits, without an exponent: "12.35", "123.5", "12346".
+// Formats at least `significant` significant digits, without an exponent: "12.35", "123.5", "12346".
 std::string digits(double value, int significant = 4);
 
 std::string head_lines(const Machine& machine, const Ceilings& ceilings);
@@ -32,17 +32,17 @@ std::string head_lines(const Machine& machine, const Ceilings& ceilings);
 std::string drift_lines(Ceilings& ceilings);
 std::string summary_lines(const std::vector<Result>& results);
 
-// {"machine": ..., "ceilings": ..., "cases": [...]}
+// Returns {"machine": ..., "ceilings": ..., "cases": [...]}.
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results);
-// The same without the cases, on one line; one case, on one line.
+// Return one line: the JSON without the cases; a single case.
 std::string json_line(const Machine& machine, const Ceilings& ceilings);
 std::string json_line(const Result& result);
-// {"machine": ..., "collectives": [...]}
+// Returns {"machine": ..., "collectives": [...]}.
 std::string to_json(const Machine& machine, const std::vector<CommResult>& results);
-// {"machine": ..., "ceilings": ..., "steps": [...]}, and one step on one line.
+// Return {"machine": ..., "ceilings": ..., "steps": [...]}, and a single step on one line.
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<StepResult>& results);
 std::string json_line(const StepResult& result);
-// {"adapters": ..., "frozen": ..., "full": ...}
+// Returns {"adapters": ..., "frozen": ..., "full": ...}.
 std::string json_line(const LoraRound& round);
 
 }  // namespace flatshard::bench

@@ -11,7 +11,7 @@ namespace flatshard::bench {
 namespace {
 
 constexpr int kWarmUp = 2, kLeastSteps = 5;
-constexpr int64_t kBatches = 64;  // before the tokens repeat
+constexpr int64_t kBatches = 64;  // number of batches before the tokens repeat
 constexpr double kCeilingSeconds = 0.1;
 constexpr double kQuietShare = 0.02;  // fraction of a step spent waiting for a processor
 constexpr int64_t kLoraRank = 8;
@@ -50,8 +50,8 @@ const std::vector<Shape>& shapes() {
       {"qwen2.5-0.5b", qwen(24, 896, 14, 4864)},
       {"qwen2.5-1.5b", qwen(28, 1536, 12, 8960)},
       {"llama3-8b", llama3(32)},
-      {"llama3-8b-16-layers", llama3(16)},  // for devices that cannot hold the full model
-      {"llama3-8b-4-layers", llama3(4)},    // for two systems in memory at once
+      {"llama3-8b-16-layers", llama3(16)},  // fits devices that cannot hold the full model
+      {"llama3-8b-4-layers", llama3(4)},    // leaves memory for two systems at once
       {"tiny", {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 256}},
   };
   return all;

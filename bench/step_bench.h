@@ -3,7 +3,7 @@
 // device, with random weights and tokens, against the least time that the ceilings of the machine allow:
 //   floor = operations of the matrix products and of causal attention / matrix peak of the dtype
 //         + bytes / copy bandwidth
-// where the bytes are those of AdamW, one write and one read of each gradient, and two reads of each weight
+// The bytes are the traffic of AdamW, one write and one read of each gradient, and two reads of each weight
 // in the compute dtype. Both ceilings are measured in this process, between the steps.
 
 #include <memory>
@@ -16,13 +16,13 @@
 
 namespace flatshard::bench {
 
-// Which parameters a step trains. first_norm trains only the first norm of the first block: the forward pass
-// and all gradients of activations, as adapters need them, without a gradient of a matrix.
+// The parameters that a step trains. first_norm trains only the first norm of the first block: the forward
+// pass and all gradients of activations, which adapters need, without the gradient of a matrix.
 enum class Trained { all, adapters, first_norm };
 
 struct StepOptions {
   std::string model = "gpt2-124m";  // one of step_models()
-  std::string compute = "bf16";     // or fp32
+  std::string compute = "bf16";     // bf16 or fp32
   int64_t batch = 4, seq_len = 64;
   bool recompute = false;  // recompute activations in the backward pass
   Device device = Device::cpu();
@@ -34,16 +34,16 @@ struct StepOptions {
 
 struct StepResult {
   std::string model, compute;
-  int64_t seq_len = 0, tokens = 0;  // per step
+  int64_t seq_len = 0, tokens = 0;  // tokens per step
   Spread seconds{};
   int steps = 0;
   bool disturbed = false;      // other programs used the processors in most steps
-  double operations = 0;       // per step, with half of the attention scores (causal)
-  double operations_full = 0;  // with all attention scores
+  double operations = 0;       // operations per step, with half of the attention scores (causal)
+  double operations_full = 0;  // operations per step, with all attention scores
   double bytes = 0;
   double matrix_rate = 0, copy_rate = 0;  // medians of the samples between the steps
-  int64_t memory_bytes = 0;               // planned by the run
-  double loss = 0;                        // after the last step
+  int64_t memory_bytes = 0;               // memory planned by the run
+  double loss = 0;                        // loss after the last step
 
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds.median; }
   double floor_seconds() const { return operations / matrix_rate + bytes / copy_rate; }
@@ -56,12 +56,12 @@ std::vector<std::string> step_models();
 
 struct StepSample {
   double seconds;
-  double processor_seconds;  // over all threads
-  bool quiet;                // the threads waited for a processor during less than 2 % of it
+  double processor_seconds;  // sum over all threads
+  bool quiet;                // whether the threads waited for a processor during less than 2 % of it
   double loss;
 };
 
-// A training run on a `world` of one rank. `world` and `ceilings` must outlive it.
+// A training run on a `world` of one rank. `world` and `ceilings` must outlive the object.
 class StepBench {
  public:
   StepBench(const StepOptions& options, World& world, Ceilings& ceilings);
@@ -69,7 +69,7 @@ class StepBench {
 
   // Trains for `seconds` and measures the steps. The first call starts with warm-up steps.
   StepResult measure(double seconds);
-  // One step. The first call starts with warm-up steps.
+  // Measures one step. The first call starts with warm-up steps.
   StepSample sample();
 
  private:

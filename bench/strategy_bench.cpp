@@ -107,7 +107,7 @@ std::vector<StrategyResult> measure_strategies(World& world, const StrategyOptio
   for (int round = 0; spent < options.seconds || round < kWarmUp + kLeastSteps; ++round)
     for (const auto& variant : variants) {
       variant->step(round >= kWarmUp);
-      if (round >= kWarmUp) spent += variant->seconds().back();  // the same on all ranks
+      if (round >= kWarmUp) spent += variant->seconds().back();  // same value on all ranks
     }
   std::vector<StrategyResult> results;
   for (const auto& variant : variants) results.push_back(variant->result(*variants.front()));

@@ -1,6 +1,6 @@
 #pragma once
 // Times the training of a BPE tokenizer on a text, and encoding and decoding the text with it. The text is
-// cut at line ends into documents of about 64 KiB, which the threads share.
+// cut at line ends into documents of about 64 KiB, which are shared by the threads.
 
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@
 namespace flatshard::bench {
 
 struct TokenizerOptions {
-  std::string text;       // file
-  std::string tokenizer;  // folder or file; "" to encode with the one that is trained
-  int64_t vocab = 32000;  // of that one
-  double seconds = 2;     // per line
+  std::string text;       // path of a text file
+  std::string tokenizer;  // folder or file; "" to encode with the trained tokenizer
+  int64_t vocab = 32000;  // vocabulary of the trained tokenizer
+  double seconds = 2;     // seconds per line of the table
 };
 
 // One line of the table.

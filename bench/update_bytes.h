@@ -1,11 +1,11 @@
 #pragma once
-// What the optimizer moves in a step.
+// The memory traffic of the optimizer in a step.
 
 #include "comm/sharded_unit.h"
 
 namespace flatshard::bench {
 
-// The least bytes of the update of a unit's shard.
+// The least number of bytes in the update of a unit's shard.
 inline double update_bytes(const ShardedUnit& unit) {
   const ShardedUnit::Shard s = unit.shard();
   int64_t updated = s.p.bytes();

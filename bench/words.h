@@ -1,5 +1,5 @@
 #pragma once
-// The filter of the bench's command lines. A dtype may be spelled as in labels, f32 or f16, or as in configs,
+// The filter on the bench's command line. A dtype may be spelled as in labels, f32 or f16, or as in configs,
 // fp32 or fp16.
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace flatshard::bench {
 
-// As labels spell it.
+// The spelling in labels.
 inline std::string label_word(const std::string& word) {
   return word == "fp32" ? "f32" : word == "fp16" ? "f16" : word;
 }
 
-// A dtype is not found within another: f16 is no part of bf16.
+// A dtype is not found within another: f16 is not found in bf16.
 inline bool contains(const std::string& text, const std::string& word) {
   const std::string wanted = label_word(word);
   const bool is_dtype = wanted == "f32" || wanted == "f16";

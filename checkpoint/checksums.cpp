@@ -21,7 +21,7 @@ std::span<const std::byte> as_bytes(const void* data, size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
 }
 
-// The sum of one block, as processes exchange it.
+// The sum of one block, in the form that processes exchange.
 struct Packed {
   int64_t block;
   uint64_t sum;

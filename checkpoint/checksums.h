@@ -1,9 +1,9 @@
 #pragma once
-// The file `checksums` of a folder: a line for each block of 4 MiB of each file in it,
+// The file `checksums` of a folder has a line for each block of 4 MiB of each file in it,
 //   CRC-64/XZ in 16 hexadecimal digits, first byte, number of bytes, name of the file
 //   995dc9bbdf1939fa 0 4194304 model.safetensors
-// so that a check locates damage and blocks can be checked in parallel. A CRC rather than a cryptographic
-// hash: it detects damage, not forgery, keeps up with disks and, being linear, can sum a block that several
+// so that a check locates damage and blocks can be checked in parallel. The sums are CRCs, not cryptographic
+// hashes: they detect damage, not forgery, keep up with disks and, being linear, can sum a block that several
 // processes write without reading it back.
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace flatshard {
 
-// The CRCs of a file's blocks, computed from non-overlapping ranges in any order. Bytes never added count as
-// zero.
+// The CRCs of a file's blocks, computed from non-overlapping ranges in any order. Bytes that are never added
+// count as zero.
 class BlockSums {
  public:
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
@@ -36,7 +36,7 @@ class BlockSums {
   int64_t end_of(int64_t block) const;
 
   int64_t file_bytes_;
-  std::map<int64_t, uint64_t> linear_;  // by block; only those with added bytes
+  std::map<int64_t, uint64_t> linear_;  // linear sum of each block with added bytes
 };
 
 class Checksums {
@@ -56,10 +56,11 @@ class Checksums {
   std::string text() const;
   const std::map<std::string, File>& files() const { return files_; }
 
-  // Checks that every file exists and has its recorded length. An Error names the first that does not.
+  // Checks that every file exists and has its recorded length. Throws an Error that names the first one that
+  // does not.
   void check_lengths(const std::string& folder) const;
-  // Compares the CRCs computed for a file with the recorded ones. An Error names the file and the damaged
-  // bytes.
+  // Compares the CRCs computed for a file with the recorded ones. Throws an Error that names the file and the
+  // damaged bytes.
   void compare(const std::string& folder, const std::string& name, const std::vector<uint64_t>& found) const;
   // Reads a file and compares its length and CRCs.
   void verify(const std::string& folder, const std::string& name) const;
@@ -67,7 +68,7 @@ class Checksums {
   // Checks all files and returns a line for each missing file, wrong length and damaged block. Calls `seen`
   // with the number of bytes read since its last call.
   std::vector<std::string> damages(const std::string& folder, const std::function<void(int64_t)>& seen) const;
-  int64_t bytes() const;  // of all files
+  int64_t bytes() const;  // total size of all files
 
  private:
   std::map<std::string, File> files_;

@@ -52,7 +52,7 @@ class Opened {
 std::string unfinished_name(const std::string& path) { return path + ".tmp"; }
 
 void write_durable(const std::string& path, std::string_view text) {
-  unlink(path.c_str());  // never writes through a link or pipe of that name
+  unlink(path.c_str());  // prevents a write through a link or pipe of that name
   Opened file(path, O_WRONLY | O_CREAT | O_EXCL);
   file.write_all(text);
   file.sync();

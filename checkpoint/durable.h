@@ -7,8 +7,8 @@
 
 namespace flatshard {
 
-// The temporary name of a file or folder, the same for all of its writers, such as the ranks of a run. The
-// caller must keep other writers away, by a lock or by a private folder.
+// The temporary name of a file or folder, which is the same for all of its writers, such as the ranks of a
+// run. The caller must exclude other writers, by a lock or by a private folder.
 std::string unfinished_name(const std::string& path);
 
 // Creates the file, replacing any existing one, and syncs it. Its name is durable once the folder is synced.

@@ -35,7 +35,7 @@ void check_range(const SafetensorsEntry& entry, int64_t first, int64_t count) {
         " elements from ", first, " exceed its ", all);
 }
 
-// Values that are elements [first, ...) of a tensor, rounded to another dtype.
+// Rounds values, which are elements [first, ...) of a tensor, to another dtype.
 template <class To, class From>
 void convert(const std::string& name, int64_t first, std::span<const From> values, std::byte* to) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -57,12 +57,12 @@ std::optional<DType> float_dtype(const SafetensorsEntry& entry) {
 }
 
 int64_t element_count(const SafetensorsEntry& entry) {
-  uint64_t elements = 1;  // unsigned, as in the reader's overflow check
+  uint64_t elements = 1;  // unsigned as in the reader's overflow check
   for (const int64_t extent : entry.shape) elements *= static_cast<uint64_t>(extent);
   return static_cast<int64_t>(elements);
 }
 
-// No branch in the loop, so that it vectorizes: every saved weight passes through here.
+// The loop has no branch, so that it vectorizes: every saved weight passes through it.
 std::optional<int64_t> first_non_finite(std::span<const float> values) {
   int non_finite = 0;
   for (const float value : values) non_finite |= !(std::abs(value) <= std::numeric_limits<float>::max());

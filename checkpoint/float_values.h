@@ -12,25 +12,26 @@
 
 namespace flatshard {
 
-// Elements per block where a caller processes a tensor block by block.
+// Elements per block, for callers that process a tensor block by block.
 inline constexpr int64_t kValueBlock = int64_t{1} << 20;
 
-// Nothing if the tensor has another dtype.
+// The dtype of a float tensor; nullopt for other tensors.
 std::optional<DType> float_dtype(const SafetensorsEntry& entry);
 int64_t element_count(const SafetensorsEntry& entry);
 
-// The index of the first value that is NaN or infinite; nothing if all are finite.
+// The index of the first value that is NaN or infinite; nullopt if all are finite.
 std::optional<int64_t> first_non_finite(std::span<const float> values);
 
-// Elements [first, first + count) of a float tensor as fp32.
+// Reads elements [first, first + count) of a float tensor as fp32.
 void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, float* values);
 
-// The same elements converted to a float dtype, rounded to nearest even; for the tensor's own dtype the bytes
-// are unchanged. An Error names the tensor and the first finite value that would overflow to infinity.
+// Reads elements converted to a float dtype, rounded to nearest even; for the tensor's own dtype the bytes
+// are unchanged. Throws an Error that names the tensor and the first finite value that would overflow to
+// infinity.
 void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType dtype,
              std::vector<std::byte>& bytes);
 
-// fp32 values, which are elements [first, ...) of a tensor of this name, converted in the same way.
+// Converts fp32 values, which are elements [first, ...) of a tensor of this name, in the same way.
 void convert_floats(std::span<const float> values, const std::string& name, int64_t first, DType dtype,
                     std::vector<std::byte>& bytes);
 

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
 constexpr size_t kDeepest = 32;
-constexpr size_t kMostDimensions = 64;  // of a tensor: PyTorch's limit
+constexpr size_t kMostDimensions = 64;  // most dimensions of a tensor, as in PyTorch
 
 // Refuses text that cannot be JSON; `what` begins the error if it is not UTF-8.
 void check_text(const char* what, std::string_view text) {
@@ -27,8 +27,9 @@ void check_text(const char* what, std::string_view text) {
   check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
 }
 
-// Refuses duplicate names and excessive depth, which a parsed value no longer shows. A separate pass, because
-// the library's parser callback searches all members so far at the end of each, which takes quadratic time.
+// Refuses duplicate names and excessive depth, which a parsed value no longer shows. This is a separate pass
+// because the library's parser callback searches all previous members at the end of each, which takes
+// quadratic time.
 class Strict : public nlohmann::json_sax<json> {
  public:
   Strict(size_t deepest, size_t most_members, ZeroBytes in_names)
@@ -70,7 +71,7 @@ class Strict : public nlohmann::json_sax<json> {
 
   size_t deepest_, most_members_;
   ZeroBytes in_names_;
-  std::vector<std::unordered_set<std::string>> names_;  // by open object
+  std::vector<std::unordered_set<std::string>> names_;  // names in each open object
 };
 
 void check_form(std::string_view text, size_t deepest, size_t most_members, ZeroBytes in_names) {
@@ -106,7 +107,7 @@ SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& va
   return tensor;
 }
 
-// Older writers store a floating-point number.
+// Reads total_size, which older writers store as a floating-point number.
 uint64_t total_size_of(const json& value) {
   constexpr double kMostExact = 1LL << 53;
   if (value.is_number_float()) {

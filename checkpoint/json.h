@@ -19,7 +19,8 @@ namespace flatshard {
 
 // Checks JSON that other code interprets: valid UTF-8, no duplicate names, limited numbers of members per
 // object and 32 levels of nesting, so that all readers agree on it and none is overloaded. Names with a zero
-// byte, which cuts messages, are refused too, unless the file needs them. An Error begins with the path.
+// byte, which would cut messages short, are refused too, unless the file needs them. Throws an Error that
+// begins with the path.
 enum class ZeroBytes { refused, allowed };
 constexpr size_t kMostMembers = 1 << 14;
 void check_json(std::string_view text, const std::string& path, size_t most_members = kMostMembers,
@@ -35,10 +36,10 @@ struct SafetensorsHeader {
   std::vector<Tensor> tensors;
 };
 
-// An Error does not name the file; the caller adds it.
+// The Error for a bad header does not name the file; the caller adds the name.
 SafetensorsHeader parse_safetensors_header(std::string_view text);
 
-// Compact; metadata first, if any, then the tensors in the order given.
+// The header as compact JSON: metadata, if any, then the tensors in the order given.
 std::string to_json(const SafetensorsHeader& header);
 
 struct SafetensorsIndex {
@@ -46,10 +47,10 @@ struct SafetensorsIndex {
   std::map<std::string, std::string> weight_map;  // tensor -> file
 };
 
-// As above. Other metadata is ignored.
+// Parses an index like parse_safetensors_header(). Other metadata is ignored.
 SafetensorsIndex parse_safetensors_index(std::string_view text);
 
-// With line breaks, as Hugging Face writes it.
+// The index as JSON with line breaks, in the form that Hugging Face writes.
 std::string to_json(const SafetensorsIndex& index);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// JSON values from text, and their text. What parses and writes JSON takes a second or two to compile in each
-// file that calls it in the library; here it is compiled once.
+// Parses and prints JSON values. The library's parser and printer take a second or two to compile in each
+// file that calls them; here they are compiled once.
 
 #include <string>
 #include <string_view>
@@ -11,16 +11,16 @@
 
 namespace flatshard {
 
-// Of nlohmann::json, and of ordered_json, whose objects keep their order. Bad text throws the exception of
-// the library, which says where it is bad.
+// Parses text to nlohmann::json or to ordered_json, whose objects keep their order. Bad text throws the
+// library's exception, which names the place.
 template <class Json>
 Json parse_json(std::string_view text);
 
-// As above, but bad text gives a value of which is_discarded() holds.
+// Like parse_json(), but bad text gives a value for which is_discarded() is true.
 template <class Json>
 Json parse_json_or_discard(std::string_view text);
 
-// Of text from elsewhere, after check_json(), whose Error begins with the path.
+// Parses untrusted text after check_json(), whose Error begins with the path.
 template <class Json>
 Json checked_json(std::string_view text, const std::string& path, size_t most_members = kMostMembers,
                   ZeroBytes in_names = ZeroBytes::refused);
@@ -28,13 +28,14 @@ Json checked_json(std::string_view text, const std::string& path, size_t most_me
 constexpr int kOneLine = -1;
 enum class InvalidUtf8 { refused, replaced };
 
-// With line breaks and so many spaces for each level, or on one line. Throws the exception of the library.
+// The text of a value, with line breaks and `indent` spaces for each level, or on one line. Throws the
+// library's exception.
 std::string json_text(const nlohmann::json& value, int indent = kOneLine,
                       InvalidUtf8 invalid = InvalidUtf8::refused);
 std::string json_text(const nlohmann::ordered_json& value, int indent = kOneLine,
                       InvalidUtf8 invalid = InvalidUtf8::refused);
 
-// On one line, with escapes for all that is not ASCII.
+// The text of a value on one line, with escapes for all characters that are not ASCII.
 std::string ascii_json_text(const nlohmann::json& value);
 
 }  // namespace flatshard

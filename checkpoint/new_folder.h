@@ -11,12 +11,12 @@ namespace flatshard {
 
 class NewFolder {
  public:
-  // An Error if the path already exists.
+  // Throws an Error if the path already exists.
   explicit NewFolder(const std::string& path);
 
   const std::string& unfinished() const { return temporary_.path(); }
   void write(const std::string& name, std::string_view text) const;
-  // Files that the caller wrote by other means must be on disk by now.
+  // Renames the folder to its final name. Files that the caller wrote by other means must be on disk.
   void finish();
 
  private:

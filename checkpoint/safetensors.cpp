@@ -49,7 +49,7 @@ uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
   return bits / 8;
 }
 
-// The tensors' bytes are `data_bytes` from offset `data` of the file.
+// The entries of a header. The tensors have `data_bytes` bytes, from offset `data` of the file on.
 std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, int64_t data, uint64_t data_bytes) {
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const auto& a, const auto& b) { return a.offsets < b.offsets; });

@@ -3,8 +3,8 @@
 // shape and offsets of every tensor (json.h), then the tensors' bytes without gaps to the end of the file.
 //
 // The reader trusts nothing. A file that is truncated, too long, not UTF-8 or not JSON, or whose tensors
-// overlap, leave gaps or do not have the size of their shape, is an Error that names file, tensor and bound.
-// Tensor data is read only on request.
+// overlap, leave gaps or do not have the size of their shape, causes an Error that names file, tensor and
+// bound. Tensor data is read only on request.
 //
 // The writer's layout depends only on names, dtypes and shapes, so many processes can write one file: each
 // computes the same layout, one creates the file, and all write their ranges. The caller commits the file by
@@ -25,25 +25,25 @@ namespace flatshard {
 
 // The format's name of a dtype: F32, BF16, F16, I32, U8.
 std::string safetensors_name(DType dtype);
-// A shape as messages print it: [2, 3].
+// A shape in the form of messages: [2, 3].
 std::string in_brackets(const std::vector<int64_t>& shape);
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  // the format's name; may be one that DType lacks
+  std::string dtype;  // the format's name of the dtype, which DType may lack
   std::vector<int64_t> shape;
   FileRange bytes;
 };
 
 struct SafetensorsContent {
   std::map<std::string, std::string> metadata;
-  std::vector<SafetensorsEntry> entries;  // in the order of their bytes
+  std::vector<SafetensorsEntry> entries;  // sorted by the position of their bytes
 };
 
 // The size of the header, including its 8-byte length, of a file that begins with `start` and has
-// `file_bytes` bytes. An Error if the length is impossible.
+// `file_bytes` bytes. Throws an Error if the length is impossible.
 size_t safetensors_header_bytes(std::span<const std::byte> start, int64_t file_bytes);
-// Parses a header; `start` contains all of it. An Error if the file is invalid.
+// Parses a header; `start` contains all of it. Throws an Error if the file is invalid.
 SafetensorsContent parse_safetensors(std::span<const std::byte> start, int64_t file_bytes);
 
 class SafetensorsFile {
@@ -82,11 +82,11 @@ class SafetensorsLayout {
   explicit SafetensorsLayout(std::vector<SafetensorsSpec> specs,
                              const Metadata& metadata = {{"format", "pt"}});
 
-  // The order of the specs as given.
+  // The specs in the order given.
   const std::vector<SafetensorsSpec>& specs() const { return specs_; }
-  int64_t offset(size_t index) const { return offsets_[index]; }     // from the start of the file
-  int64_t elements(size_t index) const { return elements_[index]; }  // of one tensor
-  const std::string& header() const { return header_; }              // with its 8-byte length
+  int64_t offset(size_t index) const { return offsets_[index]; }     // offset of a tensor in the file
+  int64_t elements(size_t index) const { return elements_[index]; }  // elements of a tensor
+  const std::string& header() const { return header_; }              // includes its 8-byte length
   int64_t file_bytes() const { return file_bytes_; }
 
  private:
@@ -96,7 +96,7 @@ class SafetensorsLayout {
   int64_t file_bytes_ = 0;
 };
 
-// Writes one process's ranges of a file. The layout must outlive it.
+// Writes one process's ranges of a file. The layout must outlive the writer.
 class SafetensorsWriter {
  public:
   // With `create` it creates the file at its full size, replacing any existing one, and writes the header;
@@ -108,7 +108,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Elements [first, first + elements) of a tensor in row-major order, of the tensor's dtype.
+  // Writes elements [first, first + elements) of a tensor, in row-major order and the tensor's dtype.
   void write(size_t index, int64_t first, const void* data, int64_t elements);
   // Syncs: everything this process wrote is on disk when it returns.
   void finish();

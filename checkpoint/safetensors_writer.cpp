@@ -14,7 +14,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kWorthBeginning = int64_t{1} << 20;  // bytes
+constexpr int64_t kWorthBeginning = int64_t{1} << 20;  // fewest bytes for which writeback is started early
 
 // The order of dtypes in a file: widest first, in reverse of the format's own order.
 int rank_of(DType dtype) {
@@ -81,7 +81,7 @@ SafetensorsLayout::SafetensorsLayout(std::vector<SafetensorsSpec> specs, const M
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
                                      BlockSums* sums)
     : path_(path), layout_(layout), sums_(sums) {
-  if (create) unlink(path.c_str());  // never writes through a link or pipe of that name
+  if (create) unlink(path.c_str());  // prevents a write through a link or pipe of that name
   file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0666);
   check(file_ >= 0, path, ": cannot write: ", std::strerror(errno));
   try {
@@ -126,7 +126,8 @@ void SafetensorsWriter::write_bytes(int64_t offset, const void* data, int64_t by
     const ssize_t written = pwrite(file_, at, static_cast<size_t>(bytes), offset);
     if (written < 0 && errno == EINTR) continue;
     check(written > 0, path_, ": cannot write: ", std::strerror(errno));
-    // Starts writeback now, so that fsync has less to wait for. A hint only: finish() makes the data durable.
+    // Starts writeback now, so that fsync has less to wait for. This is only a hint: finish() makes the data
+    // durable.
     if (written >= kWorthBeginning) sync_file_range(file_, offset, written, SYNC_FILE_RANGE_WRITE);
     at += written;
     offset += written;

@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 18;  // bytes
+constexpr int64_t kPiece = int64_t{1} << 18;  // bytes per read
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void compare(double a, double b, TensorDifference& d) {

@@ -1,5 +1,5 @@
 #pragma once
-// How two tensors differ, value by value.
+// The differences between two tensors, value by value.
 
 #include <cstdint>
 #include <functional>
@@ -9,16 +9,16 @@
 namespace flatshard {
 
 struct TensorDifference {
-  bool comparable = false;  // the same shape, and both have float dtypes
-  bool equal_bits = false;  // as same_bits() says
-  int64_t elements = 0;     // of the first
-  // If comparable: the elements whose values differ (NaN equals NaN), the largest |a - b|, infinite if one
-  // of the two is NaN, and the largest |a - b| / max(|a|, |b|).
+  bool comparable = false;  // both have the same shape and float dtypes
+  bool equal_bits = false;  // the result of same_bits()
+  int64_t elements = 0;     // elements of the first tensor
+  // If comparable: the number of elements whose values differ (NaN equals NaN), the largest |a - b|, which is
+  // infinite if only one of the two is NaN, and the largest |a - b| / max(|a|, |b|).
   int64_t different = 0;
   double largest = 0, largest_relative = 0;
 };
 
-// Whether dtype, shape and bytes are the same.
+// Returns whether dtype, shape and bytes are the same.
 bool same_bits(const SafetensorsEntry& a, const SafetensorsEntry& b);
 
 // The difference of values that two functions read. Their bits are compared in fp32.

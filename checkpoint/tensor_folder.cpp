@@ -22,7 +22,7 @@ SafetensorsIndex read_index(const std::string& path) {
   }
 }
 
-// Whether it names a file in the folder itself.
+// Returns whether this is the name of a file in the folder itself.
 bool is_plain_name(const std::string& name) {
   return name.ends_with(kExtension) && name.find('/') == name.npos && name.find('\0') == name.npos;
 }

@@ -13,7 +13,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// Every process that writes keeps all files open until it is done.
+// The number of files is limited because every writing process keeps all of them open.
 constexpr size_t kMostFiles = 300;
 
 std::string shard_name(const std::string& stem, size_t number, size_t count) {

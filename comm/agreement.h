@@ -14,18 +14,18 @@ namespace flatshard {
 
 // Throws on every rank unless all ranks pass the same text, made of lines "key = value". The Error names the
 // first difference with the ranks and their hosts, all ranks that differ, then `advice`. `what` is a literal
-// that names the text. `like`: each rank compares with this one instead of rank 0.
+// that names the text. Each rank compares with rank `like`.
 void agree(World& world, const std::string& text, const char* what, const char* advice, int like = 0);
-// The same for the collectives of a step, which are the same on all ranks of a pipeline stage; `like` is the
-// first of these. Equal configs give equal schedules; different programs may not.
+// Throws unless all ranks have the same collectives in a step. Only the ranks of a pipeline stage do, and
+// `like` is the first of them. Equal configs give equal schedules, but different programs may not.
 void agree_on_schedule(World& world, const CollectiveLog& schedule, int like = 0);
 
 // Runs `work` on every rank. If it throws on any of them, every rank throws the Error of the lowest such
 // rank.
 void succeed_together(World& world, const std::function<void()>& work);
 
-// The first difference of a rank's text, of lines "key = value", from that of rank `like`: "rank 2 has KEY =
-// V, rank 0 has W", or "" if they are equal. With the host of each rank: "rank 2 on node7 has ...".
+// The first difference between the texts of `rank` and rank `like`, made of lines "key = value": "rank 2 has
+// KEY = V, rank 0 has W", or "" if they are equal. With hosts: "rank 2 on node7 has ...".
 std::string difference(size_t rank, size_t like, const std::vector<std::string>& texts,
                        const std::vector<std::string>& hosts = {});
 

@@ -15,7 +15,7 @@ constexpr int kExchanges = 64;
 // 52 bits of the kernel's boot id, which all processes on a host share and a double represents exactly; 0 if
 // there is none.
 double running_kernel() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");  // such as 0f8fad5b-d9cb-469f-a165-70867728950e
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // e.g. 0f8fad5b-d9cb-469f-a165-70867728950e
   std::string id;
   file >> id;
   std::erase(id, '-');

@@ -13,12 +13,13 @@ struct ClockOffset {
   double seconds = 0, error = 0;
 };
 
-// Zero on rank 0's host, measured on others. Collective: all ranks must call it.
+// The offset of this rank: zero on rank 0's host, measured on other hosts. Collective: all ranks must call
+// it.
 ClockOffset clock_offset(World& world);
 
-// No rank leaves an exchange before all ranks have entered it, so some instant lies between entry and exit on
-// every rank's clock. Each exchange therefore gives a lower and an upper bound on the offset; the result uses
-// the tightest bounds of many exchanges. `now` reads this rank's clock.
+// Measures the offset. No rank leaves an exchange before all ranks have entered it, so some instant lies
+// between entry and exit on every rank's clock. Each exchange therefore gives a lower and an upper bound on
+// the offset; the result uses the tightest bounds of many exchanges. `now` reads this rank's clock.
 ClockOffset measure_clock_offset(World& world, const std::function<double()>& now);
 
 // Seconds on this rank's steady_clock.

@@ -11,18 +11,18 @@
 namespace flatshard {
 
 struct Collective {
-  // Literals or interned strings, so that any thread may read them at any time.
+  // The texts are literals or interned strings, so that any thread may read them at any time.
   const char* communicator;
   const char* verb;
-  const char* label;  // the purpose: the name of a unit, "gradient norm"
-  int64_t bytes;      // of its larger tensor
+  const char* label;  // the purpose, such as the name of a unit or "gradient norm"
+  int64_t bytes;      // size of the larger tensor
   DType dtype;
 };
 
-// "all_gather of model.layers.3 on gather, 12345 bytes"
+// A text such as "all_gather of model.layers.3 on gather, 12345 bytes".
 std::string describe(const Collective& call);
 
-// Calls in order, from all communicators that write to the log.
+// The calls of all communicators that write to the log, in order.
 using CollectiveLog = std::vector<Collective>;
 
 struct CallSum {

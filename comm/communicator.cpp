@@ -12,7 +12,8 @@ Tensor part_of(const Tensor& t, int index, int parts) {
   return t.view({t.size()}).slice(index * size, (index + 1) * size);
 }
 
-// A rank alone exchanges nothing: what it copies instead is work of its own.
+// Logs a call, and records it unless this rank is alone: then nothing is exchanged, and the copies that
+// replace the exchange are recorded themselves.
 Collective Communicator::note(const Stream& stream, const char* verb, const char* label, int64_t bytes,
                               DType dtype, int peer) {
   const Collective call{name_, verb, label, bytes, dtype};

@@ -20,7 +20,7 @@ namespace flatshard {
 class Arena;
 class World;
 
-// A tensor of an all_gather: full = the shards of all ranks, in rank order. `shard` may be this rank's part
+// One tensor of an all_gather: full = the shards of all ranks, in rank order. `shard` may be this rank's part
 // of `full` (in place).
 struct GatherPart {
   Tensor full, shard;
@@ -47,8 +47,9 @@ class Communicator {
   void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label);
   // t = the content of `root`'s t.
   void broadcast(Stream& stream, const Tensor& t, int root, const char* label);
-  // A tensor of this rank is copied to one of another rank; only these two ranks make the call. The messages
-  // between two ranks arrive in the order of the calls. A send may last until the other rank receives.
+  // A tensor of the sender is copied to a tensor of the receiver; only these two ranks make the call. The
+  // messages between two ranks arrive in the order of the calls. A send may last until the other rank
+  // receives.
   void send(Stream& stream, const Tensor& t, int to, const char* label);
   void receive(Stream& stream, const Tensor& t, int from, const char* label);
 
@@ -56,29 +57,29 @@ class Communicator {
   // planning arena, and again once it is committed. Back ends that need no memory do nothing.
   virtual void reserve_workspace(Arena&) {}
 
-  // Makes the connections that the calls made so far on planning streams need. To be called by all ranks
-  // before they allocate the memory of a run, as a library would otherwise allocate its buffers at the first
-  // call.
+  // Makes the connections that the calls made so far on planning streams need. All ranks must call it before
+  // they allocate the memory of a run, as a library would otherwise allocate its buffers at the first call.
   virtual void connect(Stream&) {}
-  // Lets other ranks read and write this device memory, of the same size and layout on all of them, for as
-  // long as the result lives, which must end before the memory and the communicator do. All ranks call it.
+  // Lets other ranks read and write this device memory while the result lives. All ranks must call it, with
+  // memory of the same size and layout. The result must be destroyed before the memory and the communicator.
   [[nodiscard]] std::shared_ptr<void> register_memory(const Tensor& memory);
-  // How registered memory is transferred, for people: "copy engines, ..."; "" if there is no choice.
+  // The text that tells users how registered memory is transferred: "copy engines, ..."; "" if there is no
+  // choice.
   virtual std::string transfers() const { return ""; }
 
-  // With which ranks the calls on planning streams exchange what.
+  // The ranks with which the calls on planning streams exchange data.
   struct Peers {
     bool all = false;            // collectives of the whole group
-    std::set<int> to{}, from{};  // messages, of an all_to_all too
+    std::set<int> to{}, from{};  // peers of messages, and of an all_to_all
   };
   const Peers& peers() const { return peers_; }
 
-  // Appends every call from now on to `log`, also on planning streams; null stops it.
+  // Appends every later call to `log`, also on planning streams; null stops it.
   void log_to(CollectiveLog* log) { log_ = log; }
 
  protected:
   Communicator(const char* name, int rank, int size) : name_(name), rank_(rank), size_(size) {}
-  // The name of the call in a trace: "all_gather model.layers.3".
+  // The name of the call in a trace, such as "all_gather model.layers.3".
   static const char* span_name(const Stream& stream, const Collective& call);
 
  private:
@@ -109,7 +110,7 @@ class Communicator {
 // Part `index` of `parts` equal parts of a tensor.
 Tensor part_of(const Tensor& t, int index, int parts);
 
-// host: MPI on host memory. staged: device tensors through copies to host memory and MPI. nccl: NCCL.
+// host: MPI on host memory. staged: MPI on device tensors, through copies in host memory. nccl: NCCL.
 enum class Transport { host, staged, nccl };
 
 // A communicator over the ranks that pass the same color, in rank order. Calls on different communicators may
@@ -117,7 +118,8 @@ enum class Transport { host, staged, nccl };
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
                                                 Transport transport = Transport::host,
                                                 Device device = Device::cpu());
-// The same for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a device.
+// A communicator for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a
+// device.
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport);
 // An estimate of the device memory that the library of a transport allocates for the planned calls.

@@ -6,13 +6,13 @@
 
 namespace flatshard {
 
-// Each rank initializes its own shard; or rank 0 initializes all parameters and sends them to its peers in
-// the other groups, and each peer sends them to its group.
+// Each rank initializes its own shard. With sync_initial_values rank 0 initializes all parameters and sends
+// them to its peers in the other groups, and each peer sends them to its group.
 void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                                       const InitialValues& values) {
   if (layout.empty()) return;
   const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Values>& all) {
-    zero(stream, t);  // the padding
+    zero(stream, t);  // clears the padding
     for (const auto& [param, first, tensor] : all) values(stream, params()[param], first, tensor);
   };
   if (!options_.sync_initial_values || comms_.groups().ranks == 1)

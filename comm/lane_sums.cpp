@@ -12,8 +12,8 @@
 namespace flatshard {
 namespace {
 
-// How many sums of lanes exist at once: the one just made, and one for each digit 1 of the number of those
-// before it.
+// The number of sums of lanes that exist at once: the newest, and one for each digit 1 of the number of
+// earlier sums.
 int sums_at_once(const UnitOptions& options) {
   if (options.reduction != Reduction::exact) return 1;
   const uint64_t last = static_cast<uint64_t>(options.lane_rounds() - 1);
@@ -57,7 +57,7 @@ void LaneSums::clear_padding(Stream& compute) const {
   for (const Tensor& sum : sums_) zero_padding(compute, sum);
 }
 
-// Where the gradients of a lane are written.
+// The buffer for the gradients of a lane.
 Tensor LaneSums::flat_gradients(const Open& of, int lane) const {
   if (direct_) return next_sum();
   const Tensor& lanes = of.slot->lanes;
@@ -75,7 +75,7 @@ void LaneSums::zero_padding(Stream& compute, const Tensor& flat) const {
 }
 
 void LaneSums::begin(Stream& compute, Lane& lane, const Tensor& flat) const {
-  const bool adds = direct_ && adds_in_turn();  // to the micro-steps before
+  const bool adds = direct_ && adds_in_turn();  // adds to the sum of the previous micro-steps
   for (const auto& [param, first, tensor] : layout_.values(flat)) {
     lane.gradients[static_cast<size_t>(param.index)] = {tensor.view(params_[param].shape), adds};
     if (options_.poison && !adds) fill_with_nan(compute, tensor);
@@ -108,9 +108,9 @@ void LaneSums::finish_lanes(Stream& compute, int64_t micro) {
 
 void LaneSums::add_up_lanes(Stream& reduce, int64_t micro) { add_up(reduce, open(micro)); }
 
-// The gradients of the lanes of a micro-step, or of a lane of several, become the next sum.
+// Makes the gradients of a micro-step's lanes, or of a lane of several micro-steps, the next sum.
 void LaneSums::add_up(Stream& reduce, const Open& of) {
-  // The tree over the lanes of this rank; it ends in the first lane.
+  // The tree over the lanes of this rank leaves its sum in the first lane.
   for (int width = 1; width < options_.lanes; width *= 2)
     for (int lane = 0; lane + width < options_.lanes; lane += 2 * width)
       add(reduce, {.y = flat_gradients(of, lane),
@@ -141,8 +141,8 @@ void LaneSums::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& m
   ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
 }
 
-// Adds up as a binary counter does: where two sums of equally many lanes stand side by side they become one;
-// after the last lane all do.
+// Adds up sums like a binary counter: two neighbouring sums of equally many lanes become one. After the last
+// lane all sums become one.
 void LaneSums::carry(Stream& stream, int64_t micro) {
   const int64_t round = micro / options_.lane_steps;
   sum_count_ = exact() ? sum_count_ + 1 : 1;

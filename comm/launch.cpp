@@ -14,7 +14,8 @@ namespace flatshard {
 
 namespace {
 
-// A variable that a launcher sets, and the number of processes that it tells: all of them, or at least.
+// A variable that a launcher sets, and the number of processes that it implies: all of them, or a lower
+// bound.
 struct Launch {
   const char* variable;
   int ranks;
@@ -30,9 +31,9 @@ std::vector<Launch> launches() {
   std::vector<Launch> found;
   for (const char* name : kSizes)
     if (const char* value = std::getenv(name)) found.push_back({name, std::max(1, std::atoi(value)), true});
-  if (const char* value = std::getenv("MPI_LOCALNRANKS"))  // those of this host
+  if (const char* value = std::getenv("MPI_LOCALNRANKS"))  // the processes of this host
     found.push_back({"MPI_LOCALNRANKS", std::max(1, std::atoi(value)), false});
-  if (const char* value = std::getenv("PMIX_RANK"))  // there are those before it
+  if (const char* value = std::getenv("PMIX_RANK"))  // lower ranks exist, too
     found.push_back({"PMIX_RANK", 1 + std::max(0, std::atoi(value)), false});
   return found;
 }
@@ -77,7 +78,7 @@ Processors processors() {
 
 int threads_for(const World& world) {
   const Processors p = processors();
-  // mpirun binds each rank to processors of its own where there are enough.
+  // mpirun binds each rank to its own processors if there are enough.
   if (p.usable < p.all && p.usable * world.local_size() <= p.all) return p.usable;
   return std::max(1, p.usable / world.local_size());
 }

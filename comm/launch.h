@@ -5,22 +5,22 @@
 
 namespace flatshard {
 
-// The number of processes that a launcher (mpirun, srun ...) started together with this one; nothing when
-// none did. A batch script or a shell inside an allocation is not started by one.
+// The number of processes that a launcher (mpirun, srun ...) started, including this one; nullopt without a
+// launcher, as in a batch script or a shell inside an allocation.
 std::optional<int> launched_ranks();
 
-// The number of this process among them, as the launcher reports it; 0 if it does not.
+// The rank of this process, as the launcher reports it; 0 if it does not.
 int launched_rank();
 
-// An Error when a launcher started several processes but MPI has joined another number of them: every one
-// would train alone, in one folder.
+// Throws an Error if a launcher started several processes but MPI has joined another number of them: each
+// would train alone, in the same folder.
 void check_ranks_joined(int joined);
 
-// Seconds for which the launcher lets its ranks finish after it has sent them SIGTERM, which it does when it
-// receives Ctrl-C or SIGTERM itself; nothing if it waits for them, or is not known.
+// The seconds between the SIGTERM that the launcher sends its ranks, when it receives Ctrl-C or SIGTERM
+// itself, and their kill; nullopt if it waits for its ranks, or if it is not known.
 std::optional<double> seconds_until_killed();
 
-// The number of CPUs this process may run on, and of all CPUs of the machine.
+// The number of CPUs that this process may run on, and the number of all CPUs of the machine.
 struct Processors {
   int usable, all;
 };

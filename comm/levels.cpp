@@ -18,7 +18,7 @@ int hosts_in(std::span<const int> hosts) {
   return static_cast<int>(std::set<int>(hosts.begin(), hosts.end()).size());
 }
 
-// Whether the members of a host follow one another.
+// Returns whether the members of each host follow one another.
 bool are_in_order(std::span<const int> hosts) {
   std::vector<int> runs(hosts.begin(), hosts.end());
   runs.erase(std::unique(runs.begin(), runs.end()), runs.end());
@@ -33,7 +33,7 @@ bool gain_from_two_levels(std::span<const int> hosts) {
 }
 
 std::string why_one_level(std::span<const int> hosts) {
-  std::map<int, int> members;  // by host
+  std::map<int, int> members;  // number of members of each host
   for (const int host : hosts) ++members[host];
   const int first = members.at(hosts.front());
   for (const int host : hosts)

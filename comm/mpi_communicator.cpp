@@ -1,5 +1,5 @@
-// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete, asleep:
-// the calls of MPI that block poll, and so take processor time from the threads that compute.
+// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete. The
+// thread sleeps: MPI's own blocking calls poll, and so take processor time from the threads that compute.
 
 #include <climits>
 #include <mpi.h>
@@ -22,7 +22,7 @@ void mpi_check(int status, const Collective& call) {
   fail(str(describe(call), ": ", std::string(text, static_cast<size_t>(length))));
 }
 
-// Makes a call that returns at once with a request, and sleeps until it is complete.
+// Starts a call that returns a request at once, and sleeps until it is complete.
 template <class Start>
 void run_asleep(const Collective& call, const Start& start) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -145,7 +145,7 @@ class MpiCommunicator : public Communicator {
     check(!t.device.is_cuda(), "MPI supports host memory only; a tensor is on ", t.device);
   }
 
-  static constexpr int kTag = 0;  // messages between two ranks differ in their order only
+  static constexpr int kTag = 0;  // one tag suffices: messages between two ranks arrive in order
 
   MPI_Comm comm_;
   Watchdog* watchdog_;

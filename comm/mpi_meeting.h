@@ -1,7 +1,6 @@
 #pragma once
-// Waiting for the other ranks without taking processor time from them. MPI's blocking calls poll from the
-// first rank's arrival to the last one's, so that a rank that waits slows down a rank of its host that
-// computes.
+// Waiting for the other ranks without taking processor time from them. MPI's blocking calls poll until the
+// last rank arrives, so a waiting rank would slow down the computing ranks of its host.
 
 #include <chrono>
 
@@ -9,10 +8,10 @@
 
 namespace flatshard {
 
-// Whether the request completes within some time. The rank sleeps meanwhile.
+// Waits for the request, asleep; returns whether it completes within some time.
 bool complete(MPI_Request& request, std::chrono::nanoseconds within = std::chrono::nanoseconds::max());
 
-// Whether all ranks of `comm` call this within some time. They sleep meanwhile.
+// Waits for all ranks of `comm` to call this, asleep; returns whether they do within some time.
 bool meet(MPI_Comm comm, std::chrono::nanoseconds within = std::chrono::nanoseconds::max());
 
 }  // namespace flatshard

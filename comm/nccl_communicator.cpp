@@ -21,7 +21,7 @@ namespace flatshard {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenPolls{1};
-// For the thread that calls CUDA to report a fault of the device before the watchdog does.
+// The time that the thread that calls CUDA has to report a device fault before the watchdog does.
 constexpr std::chrono::seconds kFaultGrace{10};
 
 // Waits until a call of a non-blocking communicator, which returned `status`, is over: a split returns
@@ -104,7 +104,7 @@ class PendingCalls {
     cuda_check(retire(), call.verb);
   }
 
-  // As a Watchdog::Probe asks.
+  // The answer to a Watchdog::Probe: why the run cannot continue, or "".
   std::string failure(std::chrono::seconds limit, Clock::duration suspended) {
     ncclResult_t status = ncclSuccess;
     ncclCommGetAsyncError(comm_, &status);
@@ -136,7 +136,7 @@ class PendingCalls {
     while (!pending_.empty()) {
       const cudaError_t status = cudaEventQuery(pending_.front().done);
       if (status == cudaErrorNotReady) {
-        cudaGetLastError();  // which would return it to the next check of a launch
+        cudaGetLastError();  // clears the status, which the next check of a launch would report
         return cudaSuccess;
       }
       if (status != cudaSuccess) return status;
@@ -156,8 +156,8 @@ class PendingCalls {
   std::optional<Clock::time_point> fault_since_;
 };
 
-// The NCCL communicator of all ranks, from which the communicators of groups are split. NCCL starts their
-// calls in the order in which this rank makes them, so ranks that agree on an order never deadlock.
+// The NCCL communicator of all ranks, from which the communicators of groups are split. NCCL starts the calls
+// of all of them in the order in which this rank makes them, so ranks that agree on an order never deadlock.
 class NcclRoot {
  public:
   NcclRoot(World& world, Device device);
@@ -192,7 +192,8 @@ class NcclCommunicator : public Communicator {
     ncclCommDestroy(comm_);
   }
 
-  // On registered memory, as the calls of the run, so that NCCL connects what these will use.
+  // Makes calls on registered memory, like the calls of the run, so that NCCL makes the connections that they
+  // will use.
   void connect(Stream& stream) override {
     constexpr int64_t kPart = 4096;
     const Memory memory(device_, 2 * kPart * size(), Placement::shared);
@@ -220,10 +221,10 @@ class NcclCommunicator : public Communicator {
  private:
   struct Registered {
     ncclWindow_t window = nullptr;
-    void* handle = nullptr;  // without a window
+    void* handle = nullptr;  // used if there is no window
   };
 
-  // A message to each of these ranks, and one from each.
+  // Sends a message to each rank in with.to, and receives one from each rank in with.from.
   void exchange(Stream& stream, const Tensor& received, const Tensor& sent, const Peers& with) {
     if (with.to.empty() && with.from.empty()) return;
     enqueue(stream, {name(), "messages", "connect", sent.bytes(), sent.dtype}, [&](cudaStream_t on) {
@@ -282,7 +283,7 @@ class NcclCommunicator : public Communicator {
     auto registered = std::make_unique<Registered>();
     registered->window = open_window(comm_, memory);
     ++(registered->window ? windows_ : refused_);
-    if (!registered->window)  // which network cards and peers may still use
+    if (!registered->window)  // network cards and peers may still use the memory
       nccl_check(
           ncclCommRegister(comm_, memory.data, static_cast<size_t>(memory.bytes()), &registered->handle),
           "ncclCommRegister");
@@ -313,7 +314,7 @@ class NcclCommunicator : public Communicator {
   std::shared_ptr<NcclRoot> root_;
   ncclComm_t comm_;
   Watchdog* watchdog_;
-  int windows_ = 0, refused_ = 0;  // registrations
+  int windows_ = 0, refused_ = 0;  // registrations with and without a window
   PendingCalls pending_calls_;
   std::optional<Watchdog::Probe> probe_;
 };
@@ -356,7 +357,7 @@ NcclRoot::NcclRoot(World& world, Device device) : limit_(world.collective_limit(
 
 ncclComm_t NcclRoot::split(int color, int key) const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 1;  // with 0, every call would start a thread
+  config.blocking = 1;  // a non-blocking communicator would start a thread for every call
   config.splitShare = 0;
   config.maxCTAs = kNcclChannels;
   prefer_copy_engines(config);
@@ -366,7 +367,8 @@ ncclComm_t NcclRoot::split(int color, int key) const {
   return part;
 }
 
-// One for all communicators that live at the same time. All ranks create and destroy these alike.
+// The root for all communicators that live at the same time. All ranks create and destroy communicators
+// alike.
 std::shared_ptr<NcclRoot> root_of(World& world, Device device) {
   static std::weak_ptr<NcclRoot> current;
   std::shared_ptr<NcclRoot> root = current.lock();

@@ -4,7 +4,7 @@
 // limit of a collective. A group of one rank uses no NCCL.
 //
 // Each communicator has its own connections and buffers, so that gathers and reductions run side by side:
-// communicators that share them take turns. Where all ranks of a communicator reach one another's memory, its
+// communicators that share them take turns. If all ranks of a communicator reach one another's memory, its
 // collectives on registered memory run on the copy engines and occupy no multiprocessor.
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace flatshard {
 std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
                                                      int color);
 
-// The most channels of a communicator. Each occupies a multiprocessor while a kernel of NCCL runs; the matrix
-// products beside it have the others.
+// The most channels of a communicator. Each occupies a multiprocessor while a kernel of NCCL runs; matrix
+// products meanwhile use the others.
 inline constexpr int kNcclChannels = 16;
 
 }  // namespace flatshard

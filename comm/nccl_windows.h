@@ -1,6 +1,7 @@
 #pragma once
-// What depends on the version of NCCL: windows, by which the ranks of a communicator reach one another's
-// memory, the copy engines that use them, and the all-to-all. Only nccl_communicator.cpp includes it.
+// The features that depend on the version of NCCL: windows, by which the ranks of a communicator reach one
+// another's memory, the copy engines that use them, and the all-to-all. Only nccl_communicator.cpp includes
+// this file.
 
 #include <nccl.h>
 
@@ -18,7 +19,7 @@ inline void nccl_check(ncclResult_t status, const char* what) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 inline void prefer_copy_engines(ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; }
 
-// Null if the library or the links between these ranks do not allow it.
+// Opens a window on this memory; null if the library or the links between these ranks do not allow it.
 inline ncclWindow_t open_window(ncclComm_t comm, const Tensor& memory) {
   ncclWindow_t window = nullptr;
   const ncclResult_t status = ncclCommWindowRegister(comm, memory.data, static_cast<size_t>(memory.bytes()),

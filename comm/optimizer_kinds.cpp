@@ -46,7 +46,7 @@ void update_lion(Stream& stream, const OptimizerUpdate& u) {
                 .decay_end = u.decay_end});
 }
 
-constexpr const char *kMoment = "exp_avg", *kSquare = "exp_avg_sq";  // PyTorch's names
+constexpr const char *kMoment = "exp_avg", *kSquare = "exp_avg_sq";  // the names in PyTorch
 
 constinit const OptimizerKind kRows[] = {
     {.name = "adamw",

@@ -1,8 +1,8 @@
 #pragma once
 // The optimizers as a table. A row declares an optimizer's state, the tensors that it keeps for the elements
 // of a shard, and the kernel that updates the shard. Units, paging, snapshots, checkpoints, plans and `ckpt`
-// iterate over the states of a row; the config, its help and its messages list the rows. So an optimizer
-// costs its op and a row.
+// iterate over the states of a row; the config, its help and its messages list the rows. So a new optimizer
+// takes an op and a row.
 
 #include <array>
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace flatshard {
 
-// A tensor of the state: one value for every `block` elements of a shard.
+// A tensor of an optimizer's state: one value for every `block` elements of a shard.
 struct StateSpec {
   const char* set = "";     // the checkpoint files that store it (train/save/shard_files.h)
-  const char* suffix = "";  // of its tensors' names in them, after the name of the parameter
+  const char* suffix = "";  // suffix of the parameter's name in these files
   DType dtype = DType::f32;
-  int64_t block = 1;          // parameters and shards begin at multiples of it
+  int64_t block = 1;          // parameters and shards begin at multiples of `block`
   bool pages = true;          // whether paging moves it to host memory
-  unsigned char initial = 0;  // each of its bytes before the first step
+  unsigned char initial = 0;  // value of each byte before the first step
 
   int64_t size(int64_t elements) const { return (elements + block - 1) / block; }
 };
@@ -34,7 +34,7 @@ inline constexpr size_t kMostStates = 4;
 // The tensors of a shard's state, in the order of the row's states; the rest are empty.
 using OptimizerState = std::array<Tensor, kMostStates>;
 
-// An update of a shard, with the meaning that kernels/adamw.h documents.
+// An update of a shard; kernels/adamw.h documents the members.
 struct OptimizerUpdate {
   Tensor p, copy, g;
   OptimizerState state;
@@ -44,29 +44,29 @@ struct OptimizerUpdate {
 };
 
 struct OptimizerKind {
-  const char* name;             // in a config
-  const char* about;            // for --help
-  const char* elsewhere = "";   // for messages: what other trainers call it; "": the same
-  std::array<double, 2> betas;  // where the config sets none
-  bool has_eps = true;          // whether it reads eps
+  const char* name;             // value of optimizer.kind
+  const char* about;            // text for --help
+  const char* elsewhere = "";   // other trainers' name, for messages; "": the same
+  std::array<double, 2> betas;  // defaults of the config
+  bool has_eps = true;          // whether the optimizer reads eps
   std::array<StateSpec, kMostStates> declared;
-  // The optimizer, with the same rule, of units that are too small or not aligned for the blocks of this one.
-  // It must be set if a block is larger than 1.
+  // The optimizer with the same rule but without blocks, for units that are too small or not aligned for the
+  // blocks of this one. It must be set if a block is larger than 1.
   const OptimizerKind* without_blocks = nullptr;
   void (*update)(Stream& stream, const OptimizerUpdate& u);
 
   std::span<const StateSpec> states() const;
-  std::vector<const char*> sets() const;  // the states' sets, each once
+  std::vector<const char*> sets() const;  // sets of the states, without duplicates
   int64_t largest_block() const;
 };
 
-std::span<const OptimizerKind> optimizer_kinds();  // the default first
+std::span<const OptimizerKind> optimizer_kinds();  // the first is the default
 
-// The sets of all optimizers, each once.
+// The sets of all optimizers, without duplicates.
 std::vector<const char*> state_sets();
 
-// The value of optimizer.kind: a row, and whether its state is paged. The name of a paged AdamW is
-// "paged_adamw32bit"; that of a row whose name ends with its bits is "paged_adamw8bit".
+// The value of optimizer.kind: a row, and whether its state is paged. The paged form of "adamw" is named
+// "paged_adamw32bit"; the paged form of "adamw8bit", a name that ends with its bits, is "paged_adamw8bit".
 struct OptimizerChoice {
   const OptimizerKind* row = &optimizer_kinds().front();
   bool paged = false;

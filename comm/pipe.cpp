@@ -32,7 +32,7 @@ Communicator& PipeCommunicators::link(Flow flow, int from, int to) const {
   const auto& links = links_[static_cast<size_t>(flow)];
   if (links.size() == 1) return *links.front();
   const int stages = stages_->size();
-  const int edge = flow == Flow::activations ? from : to;  // the stage at its lower end
+  const int edge = flow == Flow::activations ? from : to;  // the stage at the edge's lower end
   return *links[edge == stages - 1 && links.size() == 3 ? 2 : static_cast<size_t>(edge % 2)];
 }
 
@@ -71,8 +71,8 @@ Pipe::Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apa
 
 void Pipe::receive(Flow flow, int from, PipeBuffer& buffer, const Message& message) {
   Stream& stream = *of(flow).receive;
-  stream.wait(buffer.released);  // compute may still use the content before
-  stream.wait(buffer.sent);      // which may still be on its way
+  stream.wait(buffer.released);  // compute may still use the previous content
+  stream.wait(buffer.sent);      // the previous content may still be in transit
   Communicator& link = comms_.link(flow, from, comms_.stages().rank());
   for (const Tensor& part : message) link.receive(stream, part, from, kNames[static_cast<size_t>(flow)]);
   stream.record(buffer.arrived);

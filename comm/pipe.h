@@ -1,14 +1,15 @@
 #pragma once
 // Messages between the stages of a pipeline (train/setup/pipeline.h): activations to the next chunk,
-// gradients to the one before. Each flow has one stream for sending and one for receiving, so that messages
-// are in transit while other micro-batches are computed, and no message waits for one of another flow. The
-// host never waits. Sender and receiver must state messages of the same sizes.
+// gradients to the previous one. Each flow has one stream for sending and one for receiving, so that messages
+// are in transit while other micro-batches are computed, and no flow waits for another. The
+// host waits only where the order of CPU streams makes it (runtime/stream.h). Sender and receiver must state
+// messages of the same sizes.
 //
 // A PipeBuffer goes through
 //
-//   receive(flow, from, buffer, message)      once compute has released it and its last content was sent
+//   receive(flow, from, buffer, message)      starts once compute has released it and its content was sent
 //   wait_arrived(compute, buffer)             compute may read and write it
-//   send(flow, to, compute, buffer, message)  what compute has written so far
+//   send(flow, to, compute, buffer, message)  sends what compute has written so far
 //   wait_sent(compute, buffer)                compute may write it again
 //   release(compute, buffer)                  compute is done with it, for now
 //
@@ -23,28 +24,31 @@
 
 namespace flatshard {
 
-// embedded, embedded_gradients: between the first stage and the last, if that has the tied embedding.
+// embedded and embedded_gradients are messages between the first stage and the last, if the last has the tied
+// embedding.
 enum class Flow { activations, gradients, embedded, embedded_gradients };
 inline constexpr size_t kFlows = 4;
 
-// The events of memory that messages are sent from, or received into.
+// The events of a buffer that messages are sent from, or received into.
 struct PipeBuffer {
   Event arrived, written, sent, released;
 };
-// The parts of a buffer that are sent, in order; each is a call of its own.
+// The parts of a buffer that are sent, in order, with one call each.
 using Message = std::vector<Tensor>;
 
-// The communicators of a pipeline; each has one rank of every stage, by stage.
+// The communicators of a pipeline. Each has one rank of every stage, in the order of the stages.
 class PipeCommunicators {
  public:
   // Creates a communicator with this name. All ranks create the same ones.
   using Make = std::function<std::unique_ptr<Communicator>(const char* name)>;
-  // `ring`: the last stage also sends activations to the first. `embeds_apart`: it has the embedding.
+  // `ring`: the last stage also sends activations to the first. `embeds_apart`: the last stage has the
+  // embedding.
   PipeCommunicators(int stages, bool ring, bool embeds_apart, const Make& make);
 
-  // For collectives of all stages, on the compute stream.
+  // The communicator for collectives of all stages, on the compute stream.
   Communicator& stages() const { return *stages_; }
-  // For messages of a flow between two stages. A rank never sends and receives on the same one.
+  // The communicator for messages of a flow between two stages. A rank never sends and receives on the same
+  // one.
   Communicator& link(Flow flow, int from, int to) const;
   void log_to(CollectiveLog* log) const;
   void reserve_workspace(Arena& pinned) const;

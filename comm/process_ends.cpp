@@ -12,7 +12,7 @@
 namespace flatshard {
 namespace {
 
-constexpr long kPidfdOpen = 434;  // the system call has no wrapper in older C libraries
+constexpr long kPidfdOpen = 434;  // older C libraries have no wrapper for this system call
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 
 bool is_readable(int descriptor) {

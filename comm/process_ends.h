@@ -25,7 +25,7 @@ class ProcessEnds {
  private:
   struct Process {
     pid_t pid;
-    int descriptor;  // -1: poll
+    int descriptor;  // -1: the process must be polled
     bool ended = false;
   };
   bool has_ended(const Process& process) const;

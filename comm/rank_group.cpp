@@ -16,8 +16,8 @@ void RankGroup::all_gather(Stream& stream, const std::vector<GatherPart>& parts,
   inside_->all_gather(stream, within, label);
 }
 
-// The sums of hosts take the place of what has been received last, and are received where it came first, so
-// two levels need no more memory than one: a host has at least two ranks.
+// With two levels, this host's sum replaces the last part of the received data, and the other hosts' sums are
+// received into the first part. So two levels need no more memory than one: a host has at least two ranks.
 void RankGroup::exact_sum(Stream& stream, const ExactSum& a, const char* label) const {
   const int64_t n = a.full.size(), ranks = inside_->size(), part = n / ranks;
   Tensor received = a.workspace.slice(0, n);

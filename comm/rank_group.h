@@ -1,9 +1,9 @@
 #pragma once
-// The ranks that share the shards of a tensor, or that hold replicas of a shard, and what they do together:
-// in one level, or in two when they are on several hosts (levels.h). A reference to one or two communicators.
+// The ranks that share the shards of a tensor, or that hold replicas of a shard, and their collectives, in
+// one level or, on several hosts, in two (levels.h). A RankGroup is a reference to one or two communicators.
 //
-// With two levels, the shards of the ranks that have the same place on their hosts lie side by side, so every
-// exchange sends and receives contiguous parts: of 2 hosts of 2 ranks r0 r1 | r2 r3, the shards are those of
+// With two levels, the shards of the ranks that have the same place on their hosts are adjacent, so every
+// exchange sends and receives contiguous parts: with 2 hosts of 2 ranks, r0 r1 | r2 r3, the shards belong to
 // r0 r2 r1 r3. rank() is the index of this rank's shard.
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace flatshard {
 
-// shard = (or +=) this rank's part of the sum over all ranks, in rank order, of their `full`: the tree of
-// kernels/ordered_sum.h.
+// shard = (or +=) this rank's part of the sum of all ranks' `full`, added by the tree of
+// kernels/ordered_sum.h in rank order.
 struct ExactSum {
   Tensor shard;      // f32
   Tensor full;       // f32 or bf16: size() times the elements of the shard
@@ -24,9 +24,10 @@ struct ExactSum {
 
 class RankGroup {
  public:
-  // In one level. Not explicit: one communicator is a group.
+  // A group with one level. Not explicit: one communicator is a group.
   RankGroup(Communicator& all) : inside_(&all) {}
-  // In two; the ranks of `between` are the hosts, in their order. In one if that is one rank.
+  // A group with two levels: the ranks of `between` are the hosts, in order. With a single host it has one
+  // level.
   RankGroup(Communicator& inside, Communicator& between)
       : inside_(&inside), between_(between.size() > 1 ? &between : nullptr) {}
 
@@ -38,9 +39,9 @@ class RankGroup {
     all_gather(stream, {{full, shard}}, label);
   }
   void exact_sum(Stream& stream, const ExactSum& a, const char* label) const;
-  // In the order of the library; one level only.
+  // The library chooses the order of the sum; only for groups with one level.
   void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label) const;
-  // From the rank whose shard is the first.
+  // Sends the `t` of the rank with the first shard to all ranks.
   void broadcast(Stream& stream, const Tensor& t, const char* label) const;
 
   void log_to(CollectiveLog* log) const;
@@ -48,7 +49,7 @@ class RankGroup {
   void connect(Stream& stream) const;
   int64_t library_bytes(Transport transport) const;  // an estimate, as in communicator.h
   std::string transfers() const { return inside_->transfers(); }
-  // For as long as the results live.
+  // Registers memory with each communicator while the results live.
   [[nodiscard]] std::vector<std::shared_ptr<void>> register_memory(const Tensor& memory) const;
 
  private:

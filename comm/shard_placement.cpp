@@ -41,7 +41,7 @@ Tensor ShardPlacement::fetch(Stream& gather, const Tensor& buffer, const Tensor&
 
 ShardPlacement::Build ShardPlacement::begin(Stream& reduce, const Tensor& sum, bool accumulate) {
   if (!on_host()) return {.values = sum, .accumulate = accumulate, .sum = sum, .add = false};
-  reduce.wait(landing_free_);  // the sum before it has left
+  reduce.wait(landing_free_);  // the previous sum has been copied
   return {.values = landing_.slice(0, sum.size()), .accumulate = false, .sum = sum, .add = accumulate};
 }
 

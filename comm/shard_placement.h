@@ -1,7 +1,7 @@
 #pragma once
-// Where this rank's shards of the parameters, gradient sums and optimizer state are stored. Shards on the
-// device: every call below does nothing and returns its argument. Offloaded shards: they live in host memory,
-// where CPU kernels update them. The callers do not distinguish the two.
+// The place where this rank's shards of the parameters, gradient sums and optimizer state are stored. If
+// shards are on the device, every call below does nothing and returns its argument. Offloaded shards are in
+// host memory, where CPU kernels update them. The callers do not distinguish the two.
 //
 // One copy stream brings offloaded parameters to the device and another returns sums to the host, so that
 // both overlap with computation. All units build their sums in one landing buffer on the device.
@@ -27,39 +27,39 @@ class ShardPlacement {
 
   bool on_host() const { return copies_.has_value(); }
 
-  // For kernels that work on shards, in the order of `stream`.
+  // The stream for kernels that work on shards, in the order of `stream`.
   Stream& worker(Stream& stream) const { return on_host() ? stream.host_side() : stream; }
-  // Copies to the device the shards that a collective on `gather` sends.
+  // The stream that copies the shards that a collective on `gather` sends to the device.
   Stream& fetcher(Stream& gather) const { return on_host() ? copies_->to_device : gather; }
-  // Stores sums that are built on `reduce`.
+  // The stream that stores sums that are built on `reduce`.
   Stream& storer(Stream& reduce) const { return on_host() ? copies_->to_host : reduce; }
 
   // The copy of `t` on the other side of an offload: an allocation of `arena`, or `t` itself without offload.
   Tensor twin(Arena& arena, const Tensor& t) const { return on_host() ? arena.alloc(t.dtype, t.shape) : t; }
-  // Copies to such a twin.
+  // Copies `t` to its twin.
   void push(Stream& stream, const Tensor& twin, const Tensor& t) const;
   // `shard` on the device: a copy in `buffer`, or the shard itself without offload.
   Tensor pull(Stream& stream, const Tensor& buffer, const Tensor& shard) const;
-  // The same for a collective on `gather`, after everything already queued on the fetcher.
+  // Like pull(), for a collective on `gather`, after all work already queued on the fetcher.
   Tensor fetch(Stream& gather, const Tensor& buffer, const Tensor& shard);
 
-  // A sum while `reduce` builds it on the device: kernels write to `values`, or add to them.
+  // A sum that `reduce` is building on the device: kernels write to `values`, or add to them.
   struct Build {
     Tensor values;
     bool accumulate;
-    Tensor sum;  // where the sum belongs
+    Tensor sum;  // place of the finished sum
     bool add;    // store() adds it to the sum
   };
   Build begin(Stream& reduce, const Tensor& sum, bool accumulate);
-  // A finished sum, on the device once more.
+  // Brings a finished sum back to the device.
   Build reopen(Stream& reduce, const Tensor& sum);
-  // Every Build ends here.
+  // Ends a Build; every Build must be stored.
   void store(Stream& reduce, const Build& build);
 
  private:
   std::optional<CopyStreams> copies_;
-  Tensor landing_;  // as long as the largest shard
-  Tensor arrived_;  // on the host: to be added to a sum there
+  Tensor landing_;  // device buffer of the largest shard's size
+  Tensor arrived_;  // host buffer of a sum that is added to the sum there
   Event fetched_, built_, stored_, landing_free_;
 };
 

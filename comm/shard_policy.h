@@ -1,6 +1,6 @@
 #pragma once
-// The sharding strategies: which parts of the training state are sharded over the ranks. Ranks form groups of
-// equal size; the state is sharded within a group and replicated across groups.
+// The sharding strategies, which determine the parts of the training state that are sharded over the ranks.
+// Ranks form groups of equal size; the state is sharded within a group and replicated across groups.
 //
 //   strategy        params     grads      optimizer   groups
 //   no_shard        unsharded  unsharded  unsharded   one rank each: every rank is a replica (DDP)
@@ -26,10 +26,10 @@ constexpr auto value_names(Strategy) {
 
 struct ShardPolicy {
   Strategy strategy;
-  bool params, grads, optimizer;  // sharded?
+  bool params, grads, optimizer;  // whether each is sharded
 };
 
-const std::vector<ShardPolicy>& shard_policies();  // in the order of the strategies
+const std::vector<ShardPolicy>& shard_policies();  // one for each strategy, in order
 const ShardPolicy& shard_policy(Strategy strategy);
 
 // The ranks, divided into groups of consecutive ranks.

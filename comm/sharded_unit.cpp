@@ -9,7 +9,7 @@
 namespace flatshard {
 namespace {
 
-// Views of the parameters in a flat buffer; those of the other layout are left as they are.
+// Sets the views of the layout's parameters in a flat buffer. Views of other parameters stay unchanged.
 void point_at(std::vector<Tensor>& views, const ParamList& params, const FlatLayout& layout,
               const Tensor& flat) {
   for (const auto& [param, first, tensor] : layout.values(flat))
@@ -90,7 +90,7 @@ void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValue
   publish_all(compute, gather);
 }
 
-// The optimizer's state, and the padding of sums.
+// Initializes the optimizer's state and clears the padding of sums.
 void ShardedUnit::clear_state(Stream& compute) {
   const Tensor* tensor = optimizer_state_.data();
   for (const StateSpec& state : optimizer_.states()) {
@@ -216,7 +216,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
   if (group_size() == 1 && !sharded_values_) return;
   compute.record(updated_);
   if (sharded_values_) {
-    if (state_ != State::sharded) release_slot(compute);  // a root unit kept it; now it is out of date
+    if (state_ != State::sharded) release_slot(compute);  // a root unit kept it; its content is stale
     return;
   }
   if (!has_gradients()) return;

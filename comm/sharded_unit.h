@@ -1,7 +1,7 @@
 #pragma once
 // The parameters of one communication unit during a run. fp32 masters and the optimizer's state are sharded
-// over the ranks of a group; parameters in the compute dtype and gradients are sharded or unsharded, as the
-// policy says (shard_policy.h). A step calls
+// over the ranks of a group; parameters in the compute dtype and gradients are sharded or unsharded,
+// depending on the policy (shard_policy.h). A step calls
 //
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
@@ -11,10 +11,10 @@
 //   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
 //
-// Sums are exact: lane_sums.h.
+// lane_sums.h describes the sums.
 //
-// sharded_unit.cpp contains every record and every wait of this life cycle, except those for copies of shards
-// to and from host memory (shard_placement.h).
+// sharded_unit.cpp contains every record and every wait of this life cycle, except for copies of shards to
+// and from host memory (shard_placement.h).
 
 #include <functional>
 #include <optional>
@@ -33,7 +33,7 @@ namespace flatshard {
 
 // The communicators of a run, one or two per stream, so that their calls can be in flight together.
 struct Communicators {
-  RankGroup compute;  // the ranks of a group, like the next two
+  RankGroup compute;  // compute, gather, reduce: the ranks of a group
   RankGroup gather;
   RankGroup reduce;
   RankGroup replicas;  // the ranks that own the same shard, one per group
@@ -55,7 +55,7 @@ struct Communicators {
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 
-// What the units of a run share.
+// The resources that the units of a run share.
 struct UnitResources {
   UnitResources(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                 Communicators communicators, const UnitOptions& unit_options, UnitArenas unit_arenas,
@@ -72,14 +72,14 @@ struct UnitResources {
 
 class ShardedUnit {
  public:
-  // `params` and `shared` must outlive it.
+  // `params` and `shared` must outlive the object.
   ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
   // Initializes masters, frozen parameters and the optimizer's state, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
-  // Instead of initialize(), where a checkpoint fills the shards on the host: zeroes the padding between
-  // parameters. Then round_masters() casts the masters to this rank's shard of the values, and publish_all()
-  // publishes them.
+  // These three replace initialize() if a checkpoint fills the shards on the host. clear_padding() zeroes the
+  // padding between parameters, round_masters() casts the masters to this rank's shard of the values, and
+  // publish_all() publishes them.
   void clear_padding(Stream& compute);
   void round_masters(Stream& compute);
   void publish_all(Stream& compute, Stream& gather);
@@ -87,21 +87,23 @@ class ShardedUnit {
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
-  // By parameter. A gradient that nothing has written by the time of reduce() is zero.
+  // The gradients of a lane, one for each parameter. A gradient that nothing has written by the time of
+  // reduce() is zero.
   std::vector<Gradient>& grads(Stream& compute, int lane, int64_t micro);
   // To be called once for each layer of a backward pass; the last call starts the reduction. Micro-steps end
   // in ascending order; role().in_flight of them may have begun.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
-  // On a planning stream: the exchanges at the end of a step whose last micro-steps are not planned.
+  // Plans the exchanges at the end of a step whose last micro-steps are not planned; only for planning
+  // streams.
   void plan_last_exchange(Stream& reduce);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
   // This rank's shard of every tensor that the optimizer uses. Paged state is given in host memory.
   struct Shard {
-    Tensor p, copy, g;     // of one length; copy is empty where the masters are the values
-    OptimizerState state;  // of optimizer()
-    int64_t decay_end;     // elements before it decay
+    Tensor p, copy, g;     // all of one length; copy is empty if the masters are the values
+    OptimizerState state;  // state of optimizer()
+    int64_t decay_end;     // number of leading elements with weight decay
   };
   Shard shard() const;
 
@@ -117,12 +119,12 @@ class ShardedUnit {
   const Tensor& frozen_shard() const { return frozen_shard_; }
   // The unsharded masters in the layout of trainable(), for hashing between steps; valid until the next step.
   Tensor gather_masters(Stream& compute);
-  // One tensor for each parameter, in the dtype of compute; of sharded values only between acquire and
+  // One tensor for each parameter, in the compute dtype. Sharded values are valid only between acquire and
   // release.
   const std::vector<Tensor>& values() const { return values_; }
   // The gradients of the last requested lane.
   std::vector<Gradient>& gradients() { return has_gradients() ? *gradients_ : no_gradients_; }
-  int shard_index() const { return comms_.gather.rank(); }  // in the group
+  int shard_index() const { return comms_.gather.rank(); }  // index of this rank's shard in the group
 
  private:
   enum class State { sharded, gathering, gathered };
@@ -138,7 +140,7 @@ class ShardedUnit {
   Tensor own_shard(const Tensor& full) const { return part_of(full, shard_index(), group_size()); }
 
   const ParamList* params_;
-  const char* name_;  // the label of its collectives
+  const char* name_;  // label of the unit's collectives
   UnitRole role_;
   const Communicators& comms_;
   const UnitOptions& options_;
@@ -152,14 +154,14 @@ class ShardedUnit {
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
-  Tensor values_flat_, frozen_flat_;            // unsharded; empty if parameters are sharded
-  Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
-  Tensor master_;                               // a shard
-  OptimizerState optimizer_state_;              // of the same shard
-  std::optional<LaneSums> sums_;                // of a unit with trained parameters
+  Tensor values_flat_, frozen_flat_;            // unsharded values; empty if parameters are sharded
+  Tensor value_shard_, frozen_shard_;           // shards in the compute dtype, and as bytes
+  Tensor master_;                               // this rank's shard of the masters
+  OptimizerState optimizer_state_;              // state of the same shard
+  std::optional<LaneSums> sums_;                // set only for a unit with trained parameters
   std::vector<Tensor> values_;                  // one for each parameter
-  std::vector<Gradient> no_gradients_;          // of a frozen unit
-  std::vector<Gradient>* gradients_ = nullptr;  // of the last requested lane
+  std::vector<Gradient> no_gradients_;          // gradients of a frozen unit
+  std::vector<Gradient>* gradients_ = nullptr;  // gradients of the last requested lane
 
   Event ready_, reduced_, updated_, gathered_;
 };

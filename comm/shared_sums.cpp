@@ -19,7 +19,7 @@ namespace flatshard {
 namespace {
 
 constexpr std::chrono::hours kLongest{24 * 30};
-constexpr int64_t kWorthALine = int64_t{8} << 30;  // reading them takes seconds
+constexpr int64_t kWorthALine = int64_t{8} << 30;  // a log line is worth it: reading takes seconds
 
 // A version of a file as ranks compare it, and whether one of them needs its sums.
 struct Entry {
@@ -44,7 +44,7 @@ std::vector<Entry> parsed(const std::string& text) {
   return entries;
 }
 
-// Nothing if the file cannot be opened.
+// The version of a file; nullopt if it cannot be opened.
 std::optional<FileVersion> version_at(const std::string& path) {
   try {
     return version_of(InputFile(path));
@@ -57,13 +57,13 @@ std::string key_of(const FileVersion& v) {
   return str(v.size, ' ', v.modified, ' ', v.changed, ' ', v.inode, ' ', v.path);
 }
 
-// The blocks of a file that one of its readers sums: first, first + every, ...
+// The blocks of a file that one reader sums: first, first + every, ...
 struct Share {
   int64_t first, every, blocks;
   int64_t count() const { return std::max<int64_t>(0, (blocks - first + every - 1) / every); }
 };
 
-// How ranks divide the files that one of them needs.
+// The division of the needed files among the ranks.
 class Division {
  public:
   explicit Division(const std::vector<std::string>& lists) {
@@ -111,7 +111,7 @@ struct OpenFile {
 
 constexpr char kDone = '=', kFailed = '!';
 
-// The sums of this rank's shares, or why it has none.
+// The sums of this rank's shares, or the reason why it has none.
 std::string own_sums(const std::vector<std::pair<std::string, Share>>& shares,
                      const std::map<std::string, OpenFile>& files, int64_t& blocks_read) {
   try {
@@ -127,7 +127,7 @@ std::string own_sums(const std::vector<std::pair<std::string, Share>>& shares,
   }
 }
 
-// Copies the sums of a rank's shares to the files that this rank reads, too.
+// Copies the sums of a rank's shares to the files that this rank also reads.
 void take_sums(const std::string& text, const std::vector<std::pair<std::string, Share>>& shares,
                std::map<std::string, OpenFile>& files) {
   size_t at = 0;
@@ -184,7 +184,7 @@ void SharedSums::add(const std::vector<std::string>& paths, bool unless_kept) {
   }
   for (const auto& [key, share] : division.of_rank(rank_)) {
     OpenFile& of = files.at(key);
-    if (version_of(of.file) != of.version) continue;  // it was written meanwhile
+    if (version_of(of.file) != of.version) continue;  // the file was changed meanwhile
     if (unless_kept && is_to_be_hashed(of.file.path())) keep_hash(of.version, of.sums);
     known_.add(of.version, std::move(of.sums));
   }

@@ -19,16 +19,18 @@ class SharedSums {
   using Gather = std::function<std::vector<std::string>(const std::string& text)>;
   SharedSums(size_t rank, Gather gather) : rank_(rank), gather_(std::move(gather)) {}
 
-  // Collective, without a time limit. Afterwards sums_of() knows these files while the object lives. Files
-  // of a single block, and files that cannot be opened, are left to the code that needs them.
+  // Computes the sums of these files, which sums_of() then knows while the object lives. Collective, without
+  // a time limit. Files of a single block, and files that cannot be opened, are left to the code that needs
+  // them.
   void sum(const std::vector<std::string>& paths) { add(paths, false); }
-  // The same for fingerprint(): files whose hashes are kept are not read.
+  // Like sum(), for fingerprint(): files whose hashes are kept are not read.
   void hash(const std::vector<std::string>& paths) { add(paths, true); }
 
-  // Collective: whether all ranks read the same versions of these files, so that there is nothing to compare.
+  // Collective. Returns whether all ranks read the same versions of these files, so that there is nothing to
+  // compare.
   bool are_same(const std::vector<std::string>& paths) const;
 
-  int64_t blocks_read() const { return blocks_read_; }  // by this rank
+  int64_t blocks_read() const { return blocks_read_; }  // number of blocks that this rank has read
 
  private:
   void add(const std::vector<std::string>& paths, bool unless_kept);

@@ -5,7 +5,7 @@
 namespace flatshard {
 namespace {
 
-// The largest of a number over the units for which `counts` holds; 0 where there are none.
+// The largest size(role) of the units for which counts(role) holds; 0 if there are none.
 template <class Counts, class Size>
 int64_t largest(const std::vector<UnitRole>& roles, Counts&& counts, Size&& size) {
   int64_t most = 0;
@@ -20,12 +20,12 @@ struct LayoutSizes {
   RankGroups groups;
   DType compute;
 
-  auto trainable() const {  // in elements
+  auto trainable() const {  // sizes in elements
     return [this](const UnitRole& role) {
       return FlatLayout::trainable(params_of(role), groups.size, groups.count()).size();
     };
   }
-  auto frozen() const {  // in bytes
+  auto frozen() const {  // sizes in bytes
     return [this](const UnitRole& role) {
       return FlatLayout::frozen(params_of(role), compute, groups.size, groups.count()).size();
     };
@@ -113,7 +113,7 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
   const int64_t most = largest(
       roles, [](const UnitRole&) { return true; }, size_of_unit);
   if (groups.ranks > 1) {
-    // Initial values of frozen parameters are received too, even where nothing is trained.
+    // Initial values of frozen parameters are received too, even if nothing is trained.
     const int64_t first_bytes = options.sync_initial_values
                                     ? largest(
                                           roles, [](const UnitRole&) { return true; }, sizes.frozen())

@@ -32,7 +32,7 @@ Tensor StagedCommunicator::workspace_for(Stream& stream, const Tensor& like, int
   }
   check(end <= workspace_.bytes(), name(), ": a call needs ", end,
         " bytes of pinned memory, but the plan reserved ", workspace_.bytes());
-  stream.sync();  // the copies of the call before have read it
+  stream.sync();  // the copies of the previous call have read the workspace
   workspace.data = workspace_.as<uint8_t>() + begin;
   return workspace;
 }

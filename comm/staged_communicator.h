@@ -1,7 +1,7 @@
 #pragma once
-// A communicator for device tensors through host memory: a copy to pinned memory, a host communicator, a copy
-// back. The host waits for each call, so nothing overlaps. It serves ranks that share a GPU, which NCCL does
-// not support, and machines without NCCL.
+// A communicator for device tensors that goes through host memory: it copies to pinned memory, calls a host
+// communicator, and copies back. The host waits for each call, so nothing overlaps. It serves ranks that
+// share a GPU, which NCCL does not support, and machines without NCCL.
 
 #include <memory>
 
@@ -25,14 +25,14 @@ class StagedCommunicator : public Communicator {
   void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override;
   void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override;
 
-  // A tensor like `like` at offset `behind` of the workspace, after its earlier users have finished. On a
-  // planning stream it only records the size.
+  // A tensor like `like` at offset `behind` of the workspace. Waits for the earlier users of the workspace.
+  // On a planning stream it only records the size.
   Tensor workspace_for(Stream& stream, const Tensor& like, int64_t behind = 0);
 
   std::unique_ptr<Communicator> host_;
   StreamGroup streams_{Device::cpu()};
   Stream& host_stream_;
-  int64_t planned_bytes_ = 0;  // of the largest call
+  int64_t planned_bytes_ = 0;  // bytes of the largest call
   Tensor workspace_;
 };
 

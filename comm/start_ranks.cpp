@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kStartsName = ".rank-starts-";
 
-// A file in the current folder, which ranks on other hosts see too, until one of them removes it.
+// A file in the current folder that exists until a rank removes it. Ranks on other hosts see the folder, too.
 class AwaitedStart {
  public:
   AwaitedStart() {
@@ -35,7 +35,7 @@ class AwaitedStart {
   AwaitedStart& operator=(const AwaitedStart&) = delete;
 
   const std::string& file() const { return file_; }  // "" if it cannot be created
-  // Whether it is known that no rank has started. From then on none can tell.
+  // Removes the file; returns whether it still existed, so that no rank has started.
   bool is_missing() {
     const std::string file = std::exchange(file_, "");
     return !file.empty() && unlink(file.c_str()) == 0;
@@ -45,7 +45,8 @@ class AwaitedStart {
   std::string file_;
 };
 
-// In the child. A launcher that reads a terminal from the background would be suspended, so it reads nothing.
+// Runs the launcher in the child process. A launcher that reads a terminal from the background would be
+// suspended, so it reads nothing.
 [[noreturn]] void become_launcher(const std::string& launcher, const std::vector<std::string>& arguments,
                                   const sigset_t& signals_before) {
   setpgid(0, 0);
@@ -65,7 +66,7 @@ class AwaitedStart {
 
 void pass_on(pid_t launcher, int signal, int requests) {
   if (isatty(STDOUT_FILENO) && signal == SIGINT) {
-    constexpr char kClearLine[] = "\r\x1b[K";  // with the ^C that the terminal shows
+    constexpr char kClearLine[] = "\r\x1b[K";  // clears the ^C that the terminal shows
     const ssize_t ignored = write(STDOUT_FILENO, kClearLine, sizeof kClearLine - 1);
     static_cast<void>(ignored);
   }
@@ -74,7 +75,7 @@ void pass_on(pid_t launcher, int signal, int requests) {
   if (requests > 2) kill(-launcher, SIGKILL);
 }
 
-// The signals to wait for. An ignored one is left out: once blocked, it would reach sigwait().
+// The signals to wait for. Ignored signals are left out: once blocked, they would reach sigwait().
 sigset_t handled_signals() {
   std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the launcher's exit code is lost
   sigset_t handled;

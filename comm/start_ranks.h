@@ -9,22 +9,22 @@
 
 namespace flatshard {
 
-// Set in the environment of ranks that are started here, to the launcher.
+// The environment variable that tells a rank which launcher this program has started it with.
 inline constexpr const char* kStartedByUs = "FLATSHARD_LAUNCH";
 
-// The option that names a file to such a rank: a rank removes it, to say that it has started. It is an
+// The option that names a file to such a rank, which removes it to announce that it has started. It is an
 // argument because not every launcher passes the environment on to other hosts.
 inline constexpr const char* kStartsOption = "--rank-starts";
 
-// Removes the file that kStartsOption names, unless its name is not one that start_ranks() chooses.
+// Removes the file that kStartsOption names, if its name has the form that start_ranks() chooses.
 void announce_start(const std::string& file);
 
 // Runs `launcher PROGRAM --rank-starts=FILE ARGUMENTS` in a shell and a process group of its own, with this
 // program, and returns its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP,
 // reaches the launcher as SIGUSR1. A second one kills the ranks, a third the launcher too. A signal that is
-// ignored at startup (nohup) stays ignored. An Error if the launcher succeeds but no rank has called
-// announce_start(). Where the current folder cannot be written, no rank announces itself, and the exit code
-// alone counts.
+// ignored at startup (nohup) stays ignored. Throws an Error if the launcher succeeds but no rank has called
+// announce_start(). If the current folder cannot be written, no rank announces itself, and only the exit code
+// counts.
 int start_ranks(const std::string& launcher, std::vector<std::string> arguments);
 
 }  // namespace flatshard

@@ -7,7 +7,7 @@
 namespace flatshard {
 namespace {
 
-// A slot's bytes as a tensor like `home`.
+// The bytes of a slot as a tensor with the dtype and shape of `home`.
 Tensor like(const Tensor& bytes, const Tensor& home) {
   Tensor t = bytes.slice(0, home.bytes());
   t.dtype = home.dtype;

@@ -12,7 +12,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kSpansAtOnce = 16384;  // some 1.5 MB of text
+constexpr int64_t kSpansAtOnce = 16384;  // about 1.5 MB of text
 
 // The start of rank 0's trace on this rank's clock.
 Trace::Clock::time_point common_zero(const Trace& trace, World& world, const ClockOffset& offset) {
@@ -22,7 +22,7 @@ Trace::Clock::time_point common_zero(const Trace& trace, World& world, const Clo
       std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(zero)));
 }
 
-// A trace as events: its names, then its spans in pieces.
+// The JSON events of a trace: its names, then its spans in pieces.
 class TraceText {
  public:
   TraceText(const Trace& trace, std::string note, Trace::Clock::time_point zero)
@@ -45,7 +45,7 @@ class TraceText {
   int64_t next_ = -1;
 };
 
-// The file, which takes pieces as long as they fit.
+// The trace file, which accepts pieces as long as they fit.
 class TraceFile {
  public:
   explicit TraceFile(const std::string& path) : file_(path) { file_.write("{\"traceEvents\": [\n"); }
@@ -56,7 +56,7 @@ class TraceFile {
     if (complete_) file_.write(text);
     first_ = false;
   }
-  // Returns whether all pieces did fit.
+  // Returns whether all pieces have fit.
   bool finish() {
     file_.write(std::string(kEnd));
     file_.finish();

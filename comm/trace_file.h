@@ -13,11 +13,12 @@ namespace flatshard {
 
 inline constexpr int64_t kMostTraceBytes = 10'000'000;
 
-// Collective. Rank 0 writes the file atomically; the other ranks send it their spans over MPI in chunks,
-// since the run folder may exist only on its host. `offset` is this rank's clock_offset(). Returns whether
-// everything was written: what does not fit into kMostTraceBytes, of the last ranks, is left out.
+// Writes the traces of all ranks. Collective. Rank 0 writes the file atomically; the other ranks send it
+// their spans over MPI in chunks, since the run folder may exist only on rank 0's host. `offset` is this
+// rank's clock_offset(). Returns whether everything was written: spans of the last ranks that do not fit into
+// kMostTraceBytes are left out.
 bool write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset);
-// The same for traces that are all here; each begins at time 0.
+// Writes traces that are all in this process; each begins at time 0.
 bool write_trace(const std::string& path, const std::vector<const Trace*>& traces);
 
 }  // namespace flatshard

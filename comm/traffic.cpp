@@ -3,7 +3,7 @@
 namespace flatshard {
 namespace {
 
-// Received in an exact sum of `elements`. In two levels, what crosses hosts is fp32.
+// The bytes received in an exact sum of `elements`. In two levels, the data between hosts is fp32.
 Bytes received_in_sum(int64_t elements, DType wire, const Levels& levels) {
   const int64_t part = elements / levels.ranks, width = size_of(wire);
   if (levels.two())
@@ -19,7 +19,7 @@ std::ostream& operator<<(std::ostream& out, const Bytes& bytes) {
   return out << bytes.inside << " + " << bytes.between;
 }
 
-// In one level the shards go round a ring of all ranks, which enters each host once.
+// In one level the shards travel around a ring of all ranks, which enters each host once.
 Bytes received_in_gather(int64_t bytes, const Levels& levels) {
   const int64_t part = bytes / levels.ranks, all = (levels.ranks - 1) * part;
   const int64_t between = levels.two()                    ? (levels.between() - 1) * part
@@ -41,7 +41,7 @@ Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const 
     gather(stays ? 1 : gathers, trainable.size() * size_of(options.compute));
     gather(stays ? 1 : gathers, frozen.size());
   } else {
-    gather(1, trainable.size() * size_of(options.compute));  // the updated parameters
+    gather(1, trainable.size() * size_of(options.compute));  // gathers the updated parameters
   }
   traffic.reduced = sums_are_unsharded(options, groups)
                         ? received_in_sum(trainable.size(), DType::f32, group)

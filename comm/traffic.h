@@ -1,5 +1,5 @@
 #pragma once
-// The bytes a rank receives in one optimizer step, by formula: in an exchange of n ranks, each receives
+// The bytes that a rank receives in one optimizer step, by formula: in an exchange of n ranks, each receives
 // (n - 1) / n of the tensor. Evaluations are not included.
 
 #include <ostream>
@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// Inside a host, and between hosts: on average over the ranks of a host.
+// The bytes received inside a host and between hosts, averaged over the ranks of a host.
 struct Bytes {
   int64_t inside = 0, between = 0;
 
@@ -23,7 +23,7 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-// "12 + 34": inside a host, and between hosts.
+// Prints the bytes inside a host and between hosts, such as "12 + 34".
 std::ostream& operator<<(std::ostream& out, const Bytes& bytes);
 
 struct Traffic {
@@ -39,12 +39,12 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-// The traffic of a unit with these layouts. `gathers` is the number of times per step that a sharded unit
-// must be gathered unless it stays, because a layer that needs it follows one that does not.
+// The traffic of a unit with these layouts. `gathers` is the number of times per step that a layer that needs
+// the unit follows one that does not, so that a sharded unit must be gathered unless it stays gathered.
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
                    int64_t gathers, const UnitOptions& options, const RankLevels& levels);
 
-// Received in an all-gather of `bytes` from all ranks.
+// The bytes received in an all-gather of `bytes` from all ranks.
 Bytes received_in_gather(int64_t bytes, const Levels& levels);
 
 }  // namespace flatshard

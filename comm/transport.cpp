@@ -12,7 +12,7 @@
 namespace flatshard {
 namespace {
 
-// Accepts planning streams only.
+// A communicator that accepts only planning streams.
 class PlanningCommunicator : public Communicator {
  public:
   PlanningCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
@@ -46,9 +46,9 @@ std::unique_ptr<Communicator> make_planning_communicator(const char* name, int r
   return std::make_unique<StagedCommunicator>(std::move(planning));
 }
 
-// By the sizes of buffers in NCCL's sources: a ring receives on each channel into buffers of its three
-// protocols, and messages within a host have four channels for each peer. Peers on other hosts share buffers.
-// Copy engines need none of these.
+// The estimate uses the sizes of buffers in NCCL's sources: a ring receives on each channel into buffers of
+// its three protocols, and messages within a host have four channels for each peer. Peers on other hosts
+// share buffers. Copy engines need no buffers.
 int64_t estimated_library_bytes(Transport transport, const Communicator& comm) {
   constexpr int64_t kMiB = int64_t{1} << 20, kBase = 16 * kMiB, kRing = kNcclChannels * 9 * kMiB,
                     kPeer = 4 * 4 * kMiB;

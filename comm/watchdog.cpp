@@ -14,9 +14,9 @@ namespace flatshard {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
-// A busy machine does not delay a look this much: the process was suspended.
+// A later look means that the process was suspended; a busy machine does not delay a look so much.
 constexpr std::chrono::milliseconds kLatestLook{1000};
-// A launcher that finds all ranks dead may end before it has passed on what they wrote.
+// The time that the launcher has to pass on the last line: it may end as soon as it finds all ranks dead.
 constexpr std::chrono::milliseconds kUntilForwarded{200};
 constexpr std::chrono::seconds kUntilAnswered{3};
 constexpr std::chrono::milliseconds kBetweenAnswers{20};
@@ -75,7 +75,7 @@ void Watchdog::look_at_peers(const std::vector<size_t>& ended) {
     give_up(str("rank ", lost->rank, " (pid ", lost->pid, ") ended unexpectedly ", where(), "; ", doing()));
   if (const Peer* other = first(Parting::gave_up))
     give_up(str("rank ", other->rank, " (pid ", other->pid, ") gave up ", where(), "; ", doing()));
-  if (first(Parting::failed)) std::_Exit(1);  // it has said why
+  if (first(Parting::failed)) std::_Exit(1);  // that rank has printed the reason
 }
 
 void Watchdog::look_at_flights(Clock::duration suspended) {
@@ -118,8 +118,8 @@ std::string Watchdog::doing() {
   return str("this rank was in ", describe(oldest.call), ", for ", in_seconds(Clock::now() - oldest.since));
 }
 
-// Asks in a thread of its own, which may never return. A rank that has given up has said who is silent, and
-// the launcher is about to end this one.
+// Asks in another thread, which may never return. A rank that has given up has already reported the silent
+// ranks, and the launcher is about to end this rank, so the answer is then not awaited.
 std::string Watchdog::silent() const {
   std::packaged_task<std::string()> ask(silent_);
   std::future<std::string> answer = ask.get_future();
@@ -138,7 +138,7 @@ void Watchdog::on_giving_up(std::function<void(const std::string& reason)> note)
   note_ = std::move(note);
 }
 
-// Notes in a thread of its own, which a file system may hold up.
+// Calls the note in another thread, since a file system may delay it.
 void Watchdog::note(const std::string& reason) {
   std::unique_lock lock(note_mutex_);
   if (!note_) return;

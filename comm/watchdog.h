@@ -22,7 +22,7 @@
 
 namespace flatshard {
 
-// How a rank exits: normally; after reporting an error and aborting the job; through its watchdog.
+// The way a rank exits: normally; after reporting an error and aborting the job; through its watchdog.
 enum class Parting : int { not_yet, finished, failed, gave_up };
 
 class Watchdog {
@@ -47,13 +47,13 @@ class Watchdog {
 
   using Clock = std::chrono::steady_clock;
 
-  // When the watchdog ends this process it first calls `note` with the reason, in another thread, for which
-  // it waits a moment.
+  // Before the watchdog ends this process, it calls `note` with the reason in another thread and waits a
+  // moment for it.
   void on_giving_up(std::function<void(const std::string& reason)> note);
 
   // The watchdog's thread calls `ask` regularly while the probe exists; it returns why the run cannot
   // continue, or "". Its arguments are the time limit of a collective and how long this process has been
-  // suspended since the last call. For back ends whose calls return before they complete.
+  // suspended since the last call. It serves back ends whose calls return before they complete.
   class Probe {
    public:
     using Ask = std::function<std::string(std::chrono::seconds limit, Clock::duration suspended)>;
@@ -105,7 +105,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// The time in which a thread carries out a collective. Without a watchdog it does nothing.
+// Lives while a thread carries out a collective, and tells the watchdog. Without a watchdog it does nothing.
 class InFlight {
  public:
   InFlight(Watchdog* watchdog, const Collective& call);

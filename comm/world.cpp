@@ -61,7 +61,7 @@ std::string host_name() {
   return name;
 }
 
-// How long a rank whose collective has timed out waits for others to report the same.
+// The time that a rank whose collective has timed out waits for others to report the same.
 constexpr std::chrono::seconds kRollCall{2};
 
 // A collective of host values, for the watchdog.
@@ -69,8 +69,8 @@ Collective host_call(const char* verb, const char* what, size_t bytes) {
   return {"host", verb, what, static_cast<int64_t>(bytes), DType::i32};
 }
 
-// Ends this process if MPI takes too long to let the ranks join or leave. Until they have met there is no
-// other watchdog.
+// Ends this process if MPI takes too long to let the ranks join or leave. Until the ranks have met there is
+// no other watchdog.
 class TimeLimit {
  public:
   TimeLimit(const char* verb, std::chrono::seconds longest)
@@ -85,8 +85,8 @@ class TimeLimit {
   InFlight flight_;
 };
 
-// The reason has been printed, so Open MPI 4 need not add eight lines about MPI_Abort. Its setting for that
-// is read only once from the environment, where it would also hide what MPI says while it starts.
+// The reason has been printed, so Open MPI 4 need not add eight lines about MPI_Abort. It reads its setting
+// for that from the environment only at its start, when the setting would also hide MPI's startup errors.
 void keep_abort_quiet() {
   if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet")) *static_cast<bool*>(quiet) = true;
 }
@@ -95,7 +95,7 @@ void keep_abort_quiet() {
 
 static_assert(std::atomic<Parting>::is_always_lock_free, "processes share it");
 
-// The ranks of a host, and a value of each that all of them see: how it ends.
+// The ranks of a host, and for each rank a value in shared memory: how it ends.
 struct World::Host {
   Host(int rank, MPI_Comm comm) : comm_(comm) {
     mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
@@ -118,7 +118,7 @@ struct World::Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // The others, as far as their numbers mean anything to this process.
+  // The other ranks whose process ids are valid in this process's namespace.
   std::vector<Watchdog::Peer> peers() const {
     std::vector<Watchdog::Peer> found;
     for (int place = 0; place < size_; ++place) {
@@ -137,7 +137,7 @@ struct World::Host {
   int place() const { return place_; }
   int size() const { return size_; }
 
-  MPI_Comm failing = MPI_COMM_NULL;  // all ranks; used by failing ranks only
+  MPI_Comm failing = MPI_COMM_NULL;  // all ranks; only failing ranks use it
 
  private:
   static int64_t process_namespace() {
@@ -149,14 +149,14 @@ struct World::Host {
   MPI_Win window_ = MPI_WIN_NULL;
   int place_ = 0, size_ = 1;
   std::atomic<Parting>* own_ = nullptr;
-  std::vector<std::array<int64_t, 3>> ids_;  // rank, process, namespace of its number
+  std::vector<std::array<int64_t, 3>> ids_;  // rank, process id, and its namespace
 };
 
 World::World(std::chrono::seconds longest) {
   hosts_ = {host_name()};
   if (!launched_ranks()) return;
   const TimeLimit limit("join", longest);
-  int provided = MPI_THREAD_SINGLE;  // each communication stream talks from its own thread
+  int provided = MPI_THREAD_SINGLE;  // each communication stream calls MPI from its own thread
   mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   check(provided == MPI_THREAD_MULTIPLE, "this MPI library cannot be used by several threads at once");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -245,7 +245,7 @@ bool World::all_arrive(std::chrono::seconds within) {
 }
 
 // Each rank whose collective has timed out calls this at about the same time and sends a message to all
-// others. Ranks that do not are stuck, still busy, or cut off.
+// others. Ranks that send none are stuck, still busy, or cut off.
 std::vector<int> World::silent_ranks() const {
   constexpr int kTag = 1;
   char sent = 0;

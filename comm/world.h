@@ -18,8 +18,8 @@ class Watchdog;
 
 class World {
  public:
-  // Joins the run, which, like every collective, may take `longest`. To be called once, before threads are
-  // started.
+  // Joins the run. This, like every collective, may take up to `longest`. To be constructed once, before
+  // threads are started.
   explicit World(std::chrono::seconds longest = std::chrono::seconds(120));
   ~World();
   World(const World&) = delete;
@@ -27,39 +27,41 @@ class World {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int local_rank() const { return local_rank_; }  // among the ranks of this host
+  int local_rank() const { return local_rank_; }  // index among the ranks of this host
   int local_size() const { return local_size_; }
   const std::vector<std::string>& hosts() const { return hosts_; }  // the host name of each rank
 
-  // The values of all ranks, in rank order; every rank gives equally many. `what` they are is a literal.
+  // The values of all ranks, in rank order; every rank passes equally many. `what` is a literal that names
+  // them.
   std::vector<double> all_gather(std::span<const double> values, const char* what = "values");
   // The text of every rank, of any length.
   std::vector<std::string> all_gather_texts(const std::string& text, const char* what);
-  // Texts of every rank reach rank 0 in rank order, one at a time, so it never holds many: give() is called
-  // until it gives "", and take() on rank 0 with each text before that.
+  // Sends texts of every rank to rank 0 in rank order, one at a time, so that rank 0 never holds many. give()
+  // is called until it returns ""; rank 0 calls take() with each text before that.
   void collect(const std::function<std::string()>& give,
                const std::function<void(int rank, const std::string& text)>& take);
   // Blocks until all ranks have called it.
   void barrier(const char* what);
-  // Whether all ranks call this within some time: for ranks that fail and do not know which others do. It
-  // cannot be mistaken for another collective. After false, a rank must end.
+  // Returns whether all ranks call this within some time. Ranks that fail call it if they do not know which
+  // others fail. No other collective matches it. After false, a rank must end.
   bool all_arrive(std::chrono::seconds within);
-  // Prints what went wrong on one line and ends all ranks with exit code 1. Other ranks wait a moment, so
-  // that an error that all of them found is printed by rank 0 alone.
+  // Prints the reason on one line and ends all ranks with exit code 1. Other ranks wait a moment, so that an
+  // error that all of them found is printed by rank 0 alone.
   [[noreturn]] void end_all_ranks(const std::string& reason);
 
   bool over_mpi() const { return over_mpi_; }
 
-  // How long a collective may take, and what a line about it says of the time.
+  // limit_collectives() sets how long a collective may take. enter_step() sets the step that an error line
+  // names.
   void limit_collectives(std::chrono::seconds longest);
-  std::chrono::seconds collective_limit() const;  // not for a world of one
+  std::chrono::seconds collective_limit() const;  // requires several ranks
   void enter_step(int64_t step);
   Watchdog* watchdog() { return watchdog_.get(); }  // null in a world of one
 
  private:
   size_t all_ranks() const { return static_cast<size_t>(size_); }
   std::vector<int> silent_ranks() const;
-  struct Host;  // the ranks of this host, and the memory they share
+  struct Host;  // the ranks of this host, and the memory that they share
 
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool over_mpi_ = false;
@@ -68,12 +70,11 @@ class World {
   std::unique_ptr<Watchdog> watchdog_;
 };
 
-// How many threads this rank should compute with: the processors it is bound to, shared with the ranks of its
-// host that are bound to the same ones.
+// The number of threads that this rank should compute with: the processors that it is bound to, divided among
+// the ranks of its host that are bound to the same ones.
 int threads_for(const World& world);
 
-// For errors. `hosts` has the host of every rank.
-// "ranks 2-4 on node7, node8"
+// Texts for errors. `hosts` has the host of every rank. "ranks 2-4 on node7, node8"
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 // "ranks 2-3 on node7 do not answer: cut off, down or stuck"
 std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts);

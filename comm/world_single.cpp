@@ -1,4 +1,4 @@
-// World in a build without MPI: always one rank.
+// World in a build without MPI, which always has one rank.
 
 #include <cstdlib>
 

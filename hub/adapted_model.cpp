@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 AdapterFolder open_adapter(const ModelSource& source, const ModelConfig& base) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   return {source.adapter, Model(base, tables)};
 }
 
@@ -22,7 +22,7 @@ ModelConfig read_model_config(const ModelSource& source) {
   ModelConfig config = base_config(source);
   auto quantized = four_bit_layers(source.folder, config);
   if (quantized.empty() && source.quant.base) {
-    Arena tables("tables", Device::cpu());  // only counts
+    Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
     quantized = choose_quantized(source.quant, {}, Model(config, tables)).weights;
     config.fp32_norms = source.quant.fp32_norms;
   }
@@ -52,7 +52,7 @@ AdaptedWeights::AdaptedWeights(const ModelSource& source, const Model& model) : 
   if (!source.adapter.empty()) adapter_.emplace(open_adapter(source, base));
   ModelConfig plain = model.config();
   plain.quantized.clear();
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   base_.emplace(source.folder, Model(plain, tables), base.vocab);
 }
 

@@ -66,7 +66,7 @@ std::vector<std::string> candidates(const std::string& adapter, const std::strin
   return found;
 }
 
-// Why a folder is not the recorded base; "" if it is.
+// The difference between a folder and the recorded base; "" if they are equal.
 std::string difference(const AdapterBase& recorded, const std::string& base) {
   const std::string found = fingerprint_like(recorded.weights, weights_files(base));
   return found == recorded.weights
@@ -139,7 +139,7 @@ std::string find_base(const std::string& adapter, bool other, const BaseAdvice& 
   check(!found.empty(), path, ": base_model_name_or_path is ", in_quotes(name),
         ", which is neither a folder nor a GGUF file here; the run took it from ", recorded->folder,
         ", which is gone: ", advice.right);
-  std::string first;  // what is wrong with the first
+  std::string first;  // the difference of the first candidate
   for (const std::string& base : found) {
     std::string why;
     try {

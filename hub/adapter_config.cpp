@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr int64_t kMostBytes = int64_t{16} << 20;
 constexpr double kMostAlpha = 1e9;
 
-// Keys that are copied to the files written, with their defaults.
+// Keys that are copied to written files, with their defaults.
 const std::map<std::string, json>& kept_keys() {
   static const std::map<std::string, json> keys{{"auto_mapping", nullptr},
                                                 {"loftq_config", json::object()},
@@ -28,7 +28,7 @@ const std::map<std::string, json>& kept_keys() {
   return keys;
 }
 
-// Keys that must have their defaults: they change what an adapter computes.
+// Keys that must have their defaults: they change the result of an adapter.
 const std::map<std::string, json>& refused_keys() {
   static const std::map<std::string, json> keys{{"alora_invocation_tokens", nullptr},
                                                 {"arrow_config", nullptr},
@@ -53,7 +53,7 @@ const std::map<std::string, json>& refused_keys() {
   return keys;
 }
 
-// Keys that read_adapter_config reads or that mean nothing to it.
+// Keys that read_adapter_config reads or ignores.
 const std::set<std::string>& other_keys() {
   static const std::set<std::string> keys{"alpha_pattern",
                                           "base_model_name_or_path",
@@ -75,7 +75,7 @@ const std::set<std::string>& other_keys() {
   return keys;
 }
 
-// Reads the members of the file's object. null means absent, as it does to PEFT.
+// Reads the members of the file's object. A null member is absent, as in PEFT.
 class Reader {
  public:
   Reader(const std::string& path, const json& object) : path_(path), object_(object) {}
@@ -172,8 +172,8 @@ LoraInit read_init(const Reader& in) {
   return init == "gaussian" ? LoraInit::gaussian : LoraInit::kaiming;
 }
 
-// PEFT rejects layers beside a string of targets. It writes "all-linear" as a list, and other readers of its
-// files know nothing else.
+// PEFT rejects layers together with a string of targets. PEFT writes "all-linear" as a list, and other
+// readers of its files know only the list.
 struct WrittenTargets {
   json targets;
   bool with_layers = true;
@@ -275,7 +275,7 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
     const auto found = config.kept.find(key);
     out[key] = found == config.kept.end() ? usual : parse_json<json>(found->second);
   }
-  // The classic set lacks this key, so it appears only where it says something.
+  // Not every version of PEFT reads this key, so it is written only if it has a value.
   const auto* excluded = std::get_if<std::vector<std::string>>(&lora.exclude);
   if (excluded ? !excluded->empty() : !std::get<std::string>(lora.exclude).empty())
     out["exclude_modules"] = excluded ? json(*excluded) : json(std::get<std::string>(lora.exclude));

@@ -23,7 +23,7 @@ std::string without_end(const std::string& name, const std::string& end) {
 
 std::string last_component(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-// PEFT's, for a config without targets.
+// PEFT's targets for a config without targets.
 std::vector<std::string> default_targets(const ParamNames& names) {
   if (names.fused_qkv()) return {last_component(names.qkv)};
   return {last_component(names.q), last_component(names.v)};
@@ -154,7 +154,7 @@ void AdapterFolder::check_layers() {
           ranks_.at(path), ", but its rank in ", kAdapterConfigName, " is ", adapter.rank);
 }
 
-// Embedding and head have as many rows as the vocabulary: both are resized, or neither.
+// Embedding and head have as many rows as the vocabulary: either both are resized, or neither.
 void AdapterFolder::check_vocabulary(const Shapes& shapes) {
   const int64_t before = vocab_;
   for (const std::string& name : {embedding_, head_})
@@ -207,7 +207,7 @@ void AdapterFolder::load(const std::string& weight, const Adapter& adapter) {
 void AdapterFolder::merge(const std::string& weight, int64_t first, int64_t count, float* values) {
   if (!adapts(weight)) return;
   if (update_.weight != weight) load(weight, adapters_.at(without_end(weight, kWeight)));
-  constexpr int64_t kPiece = 512;  // elements of a row whose update is computed at a time
+  constexpr int64_t kPiece = 512;  // number of elements whose update is computed at a time
   const Update& u = update_;
   parallel_blocks(count, kPiece * 64, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end;) {

@@ -1,10 +1,9 @@
 #pragma once
-// An adapter folder, as Hugging Face PEFT writes and reads it: adapter_config.json (adapter_config.h) and
-// adapter_model.safetensors. Its tensors are the a and b of every adapted linear layer, and parameters of the
-// base that it replaces in full: modules that were trained, and embeddings of a vocabulary that was resized.
+// An adapter folder in the format of Hugging Face PEFT: adapter_config.json (adapter_config.h) and
+// adapter_model.safetensors. Its tensors are the a and b of every adapted linear layer, and the parameters of
+// the base that it replaces completely: trained modules, and embeddings of a resized vocabulary.
 //
-// Names and shapes must match the base model and adapter_config.json. A tensor that does not is an Error that
-// names it.
+// Names and shapes must match the base model and adapter_config.json. Otherwise an Error names the tensor.
 
 #include <map>
 #include <string>
@@ -18,8 +17,8 @@ namespace flatshard {
 
 inline constexpr const char* kAdapterStem = "adapter_model";
 
-// The name in an adapter file of a parameter that PEFT knows by this name (peft_names.h): of
-// model.layers.0.mlp.up_proj.lora_A.weight it is base_model.model.model.layers.0.mlp.up_proj.lora_A.weight.
+// The name in an adapter file of a parameter with this name in PEFT (peft_names.h). For example,
+// model.layers.0.mlp.up_proj.lora_A.weight becomes base_model.model.model.layers.0.mlp.up_proj.lora_A.weight.
 std::string adapter_tensor_name(const std::string& parameter);
 
 class AdapterFolder {
@@ -30,34 +29,34 @@ class AdapterFolder {
   const std::string& folder() const { return folder_; }
   const AdapterConfig& config() const { return config_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // For ModelConfig::adapters.
+  // The value for ModelConfig::adapters.
   const Adapters& adapters() const { return adapters_; }
-  // The size of the vocabulary of the base with this adapter.
+  // The vocabulary size of the base with this adapter.
   int64_t vocab() const { return vocab_; }
   // The parameters of the base that the folder replaces, in model order.
   const std::vector<std::string>& replaced() const { return replaced_; }
 
-  // Whether the folder has a parameter: a, b, or a replaced one.
+  // Whether the folder has this parameter: an a, a b, or a replaced parameter.
   bool has(const std::string& parameter) const;
-  // Of a parameter that it has.
+  // The folder must have the parameter.
   const SafetensorsEntry& entry(const std::string& parameter) const { return *entries_.at(parameter); }
   void read(const std::string& parameter, int64_t first, int64_t count, float* to) const;
-  // Whether a weight of the base belongs to a layer with an adapter.
+  // Whether a weight of the base is in a layer with an adapter.
   bool adapts(const std::string& weight) const;
-  // Adds scale * b a to elements [first, first + count) of a weight of the base, in the order in which the
-  // base stores them. Nothing if it does not adapt the weight. Fastest if all calls for a weight are in
-  // sequence.
+  // Adds scale * b a to elements [first, first + count) of a weight of the base, in the base's order of
+  // storage. Does nothing if no adapter changes the weight. Calls in sequence for the same weight are
+  // fastest.
   void merge(const std::string& weight, int64_t first, int64_t count, float* values);
 
  private:
-  // An update as a product (rows, rank) (rank, columns), in the layout of the base's weight.
+  // The factors of an update, (rows, rank) and (rank, columns), in the layout of the base's weight.
   struct Update {
     std::string weight;
     int64_t columns = 0, rank = 0;
     std::vector<float> left, right;
     float scale = 0;
   };
-  using Shapes = std::map<std::string, std::vector<int64_t>>;  // by parameter of the base
+  using Shapes = std::map<std::string, std::vector<int64_t>>;  // shapes of the base's parameters
 
   void check_names(const Model& base);
   void add_layer(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
@@ -72,14 +71,14 @@ class AdapterFolder {
   std::vector<std::string> warnings_;
   AdapterConfig config_;
   TensorFolder tensors_;
-  std::string embedding_, head_;  // parameters
+  std::string embedding_, head_;  // names of parameters
   bool tied_, transposed_;
   int64_t vocab_;
-  std::map<std::string, int64_t> ranks_;                    // by path of a layer, as the file's shapes say
-  std::map<std::string, const SafetensorsEntry*> entries_;  // by parameter
+  std::map<std::string, int64_t> ranks_;  // keyed by path of a layer; read from the file's shapes
+  std::map<std::string, const SafetensorsEntry*> entries_;  // keyed by parameter
   Adapters adapters_;
   std::vector<std::string> replaced_;
-  Update update_;  // of the last merge
+  Update update_;  // used by the last merge
 };
 
 }  // namespace flatshard

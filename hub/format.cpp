@@ -118,7 +118,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
                 .max_positions = in.size("max_position_embeddings"),
                 .tied = in.flag("tie_word_embeddings", f.tied),
                 .norm_eps = in.positive("rms_norm_eps", f.norm_eps)};
-  // null means as many key-value heads as heads; an absent key means the family's default.
+  // null means as many key-value heads as heads; a missing key means the family's default.
   const bool as_heads = in.is_null("num_key_value_heads") || format.kv_heads == 0;
   c.kv_heads = in.size("num_key_value_heads", as_heads ? c.heads : format.kv_heads);
   c.head_dim = in.size("head_dim", format.head_dim);

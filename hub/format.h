@@ -1,6 +1,6 @@
 #pragma once
-// The config.json of each family (model/config.h), as Hugging Face transformers writes and reads it: one row
-// per family, with the keys that its file adds to the common ones or has in their place.
+// The config.json of each family (model/config.h), as written and read by Hugging Face transformers. Each
+// family has one row, with the keys that its file adds to the common ones or replaces.
 
 #include <cstdint>
 #include <optional>
@@ -12,30 +12,29 @@
 
 namespace flatshard {
 
-// Defaults of keys are transformers'. A key without one here has the default of its family.
+// Defaults of keys are those of transformers. A key without a default here has the default of its family.
 struct Format {
   const char* family;
   const char* architecture;
   const char* model_type = family;
-  int64_t kv_heads = 0, head_dim = 0;  // defaults; 0: from the other sizes
-  bool attention_bias = false;         // has the key attention_bias
-  bool qkv_bias = false;               // attention_bias is that of q, k and v alone, and may be true
-  bool only_longrope = false;          // has no other scaling, and other names for it
-  int64_t original_positions = 0;  // default of original_max_position_embeddings, a key of its own; 0: none
-  bool partial_rotary = false;     // has the key partial_rotary_factor
-  bool multipliers = false;        // has the keys of Granite's multipliers
+  int64_t kv_heads = 0, head_dim = 0;  // defaults; 0: computed from the other sizes
+  bool attention_bias = false;         // the file has the key attention_bias
+  bool qkv_bias = false;               // attention_bias applies only to q, k and v, and may be true
+  bool only_longrope = false;          // longrope is the only scaling, under other names
+  int64_t original_positions = 0;      // default of its key original_max_position_embeddings; 0: none
+  bool partial_rotary = false;         // the file has the key partial_rotary_factor
+  bool multipliers = false;            // the file has the keys of Granite's multipliers
   const char* activation = "hidden_act";
   std::optional<int64_t> window{};  // default of sliding_window; empty: no such key
-  bool window_switch = false;       // has the key use_sliding_window
-  bool window_pattern = false;      // has the key sliding_window_pattern
-  bool window_rope =
-      false;  // has the key rope_local_base_freq: layers with a window have a base of their own
-  bool max_window_layers = false;  // has this key
-  bool layer_types = false;        // has this key
-  bool no_rope_layers = false;     // has this key
-  int64_t query_scalar = 0;        // default of query_pre_attn_scalar; 0: no such key
-  bool softcaps = false;           // has the keys of soft caps
-  // Of a model that reads images: the model_type of its text_config, which has the keys of its text.
+  bool window_switch = false;       // the file has the key use_sliding_window
+  bool window_pattern = false;      // the file has the key sliding_window_pattern
+  bool window_rope = false;         // the key rope_local_base_freq: layers with a window have their own base
+  bool max_window_layers = false;   // the file has this key
+  bool layer_types = false;         // the file has this key
+  bool no_rope_layers = false;      // the file has this key
+  int64_t query_scalar = 0;         // default of query_pre_attn_scalar; 0: no such key
+  bool softcaps = false;            // the file has the keys of soft caps
+  // The model_type of text_config, the object with the keys of the text. Null unless the model reads images.
   const char* text_type = nullptr;
 };
 
@@ -43,11 +42,11 @@ const std::vector<Format>& formats();
 const Format& format_of(const std::string& family);
 const Format* find_format(const std::string& model_type);  // null if there is none
 
-// The keys of the text; not yet resolved.
+// Reads the keys of the text. The result is not yet resolved.
 ModelConfig read_text(const JsonReader& in, const Format& format);
 void write_text(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
 
-// The config of a family's file: not yet resolved.
+// Reads the config of a family's file. The result is not yet resolved.
 ModelConfig read_family(const JsonReader& in, const Format& format);
 // Writes the keys of the architecture. An Error names a setting that the format cannot express.
 void write_family(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);

@@ -1,7 +1,7 @@
 #pragma once
-// The inputs of the layers that read images, for one frame at a time, on the host and on the device. Frames
-// are computed one by one before a text, so the memory is that of the largest, and the bits of a frame do not
-// depend on the others.
+// The inputs of the layers that read images, for one frame at a time, on the host and on the device. The
+// frames of a text are computed one by one before it. So memory is only needed for the largest frame, and the
+// bits of a frame do not depend on other frames.
 
 #include "hub/prompt_images.h"
 #include "runtime/mirror.h"
@@ -11,11 +11,11 @@ namespace flatshard {
 class FrameInputs {
  public:
   FrameInputs() = default;
-  // The images are in texts of at most so many tokens. Until the first frame is written, the inputs are as
-  // large as they can be.
+  // The images are in texts of at most `tokens` tokens. Until the first frame is written, the inputs have
+  // their maximum size.
   FrameInputs(const VisionConfig& vision, int64_t tokens, Arena& memory, Arena& staging);
 
-  // Writes the inputs of a frame on the host. The stream must be done with those of the frame before.
+  // Writes the inputs of a frame on the host. The stream must be done with the inputs of the previous frame.
   void write(const PromptImages& images, int64_t frame);
   void upload(Stream& stream) const;
 

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 constexpr char kQuantization[] = "quantization_config";
 
-// null, one id, or a list of ids.
+// Reads null, one id, or a list of ids.
 json token_ids(const JsonReader& in, const char* key) {
   if (!in.has(key)) return nullptr;
   const json& ids = in.value(key);
@@ -46,7 +46,7 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   ordered_json out{{"architectures", {format.architecture}}, {"model_type", format.model_type}};
   write_family(out, format, config);
   out["tie_word_embeddings"] = *config.tied;
-  // Written even if null: transformers would otherwise assume the ids of the published vocabularies.
+  // Null ids are written, too: transformers would otherwise assume the ids of the published vocabularies.
   const json tokens = tokens_of.empty()
                           ? json::object()
                           : parse_object(read_whole_file(tokens_of, kMostHfConfigBytes), tokens_of);

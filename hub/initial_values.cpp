@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
 
-// The weights of the same model without quantization, which are the source of the quantized ones.
+// The weights of the same model without quantization, from which the quantized weights are made.
 class Source {
  public:
   Source(InitialValues values, ModelConfig config)

@@ -23,7 +23,7 @@ void JsonReader::require(const char* key) const { check(has(key), path_, ": ", p
 int64_t JsonReader::whole(const char* key, uint64_t least) const {
   require(key);
   const json& v = value(key);
-  // Files hold unsigned numbers; the defaults of an object are written as int in the code.
+  // Numbers in files are unsigned; numbers in default objects are written as int in the code.
   const bool counts = v.is_number_unsigned() || (v.is_number_integer() && v.get<int64_t>() >= 0);
   must(counts && v.get<uint64_t>() >= least && v.get<uint64_t>() <= INT32_MAX, key,
        str("a whole number from ", least, " to ", INT32_MAX));

@@ -25,7 +25,7 @@ std::optional<std::string> read_note(const fs::path& path) {
   std::string text(kMostBytes, ' ');
   in.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.find('\0') != text.npos) return {};  // no path holds a zero byte
+  if (text.find('\0') != text.npos) return {};  // no path contains a zero byte
   return text;
 }
 
@@ -62,7 +62,7 @@ fs::path last_run(const std::string& start) {
     if (const std::optional<std::string> text = read_note(note)) {
       const std::string line = text->substr(0, text->find('\n'));
       check(!line.empty(), note.string(), ": is empty, must contain the path of a run folder");
-      const fs::path beside = note.parent_path() / fs::path(line).filename();  // where runs/ is a link
+      const fs::path beside = note.parent_path() / fs::path(line).filename();  // correct if runs/ is a link
       return !fs::is_directory(folder / line) && fs::is_directory(beside) ? beside : folder / line;
     }
     check(folder.has_relative_path(), "no folder is given, and there is no runs/latest in ",

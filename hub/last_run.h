@@ -7,12 +7,12 @@
 
 namespace flatshard {
 
-// The folder that runs/latest names, in `start` or the nearest folder above it that has this file. A relative
-// path there is relative to the folder that contains runs/.
+// The run folder named by runs/latest in `start`, or in the nearest folder above it that has this file. A
+// relative path in the file is relative to the folder that contains runs/.
 std::filesystem::path last_run(const std::string& start);
 
-// Writes the file beside this run folder. If that fails, or something else has the name, prints a line and
-// changes nothing.
+// Writes the file beside this run folder. If that fails, or the name is already used by something else,
+// prints a line and changes nothing.
 void note_last_run(const std::string& run);
 
 }  // namespace flatshard

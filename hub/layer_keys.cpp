@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr char kSliding[] = "sliding_attention", kFull[] = "full_attention";
 
-// The n for which every n-th layer, and no other, is marked: 0 if none is. Empty if there is no such n.
+// The n for which exactly every n-th layer is marked; 0 if no layer is. Nothing if there is no such n.
 std::optional<int64_t> period_of(const std::vector<bool>& marked) {
   int64_t every = 0;
   for (int64_t i = 0; i < std::ssize(marked); ++i) {
@@ -26,7 +26,7 @@ std::optional<int64_t> period_of(const std::vector<bool>& marked) {
   return every;
 }
 
-// The marked layers, as every n-th or, where there is no such n, as a list.
+// Stores the marked layers: as every n-th, or as a list if there is no such n.
 void set_blocks(const std::vector<bool>& marked, std::optional<int64_t>& every,
                 std::vector<int64_t>& blocks) {
   const std::optional<int64_t> period = period_of(marked);
@@ -40,7 +40,7 @@ void set_full(ModelConfig& c, const std::vector<bool>& full) {
   set_blocks(full, c.full_attention_every, c.full_attention_blocks);
 }
 
-// Which layers have full attention, by layer_types.
+// Reads layer_types: the layers that have full attention.
 std::vector<bool> full_layers(const JsonReader& in, int64_t layers) {
   const json& types = in.value("layer_types");
   bool valid = types.is_array() && std::ssize(types) == layers;
@@ -64,7 +64,7 @@ void read_layer_types(const JsonReader& in, const Format& format, ModelConfig& c
   set_full(c, all_full ? std::vector<bool>() : full);
 }
 
-// Layers from max_window_layers on have the window.
+// Layers from max_window_layers on have a window.
 void read_max_window_layers(const JsonReader& in, ModelConfig& c) {
   const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0) : 28;
   if (first >= c.layers) {
@@ -76,7 +76,7 @@ void read_max_window_layers(const JsonReader& in, ModelConfig& c) {
   set_full(c, full);
 }
 
-// Without layer_types, the layers without rotary positions have the window.
+// Without layer_types, exactly the layers without rotary positions have a window.
 void window_without_rotation(ModelConfig& c) {
   std::vector<bool> full;
   for (int64_t i = 0; i < c.layers; ++i) full.push_back(c.rotates(i));
@@ -123,12 +123,12 @@ void write_layers(ordered_json& out, const Format& format, const ModelConfig& c)
   if (format.no_rope_layers)
     for (int64_t i = 0; i < c.layers; ++i) out["no_rope_layers"].push_back(c.rotates(i) ? 1 : 0);
   if (!format.window) return;
-  // Where only layer_types tells that there is no window, transformers requires a number all the same.
+  // If layer_types alone can express a missing window, transformers still requires a number.
   const bool needs_number = format.layer_types && !format.window_switch;
   const int64_t window = *c.window == 0 && needs_number ? c.max_positions : *c.window;
   out["sliding_window"] = window > 0 ? ordered_json(window) : ordered_json(nullptr);
   if (format.window_switch) out["use_sliding_window"] = *c.window > 0;
-  if (format.max_window_layers) {  // older readers have no layer_types
+  if (format.max_window_layers) {  // older readers ignore layer_types
     int64_t first = 0;
     while (first < c.layers && c.window_of(first) == 0) ++first;
     out["max_window_layers"] = first;

@@ -40,7 +40,7 @@ ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) 
   for (const ParamList& list : model.param_lists()) {
     parameters.emplace_back();
     const std::vector<ParamSpec>& specs = list.specs();
-    for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters at a time
+    for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters
       const DType stored = specs[begin].dtype.value_or(dtype);
       int64_t size = specs[begin].shape.size();
       for (end = begin + 1; end < specs.size() && specs[end].joined; ++end) size += specs[end].shape.size();

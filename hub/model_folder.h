@@ -1,5 +1,5 @@
 #pragma once
-// A model folder, as Hugging Face transformers writes and reads it: config.json (hf_config.h) and
+// A model folder, as written and read by Hugging Face transformers: config.json (hf_config.h) and
 // model.safetensors, or several files with an index (checkpoint/tensor_folder.h). Tensors have the names of
 // the model's parameters.
 
@@ -12,12 +12,12 @@
 
 namespace flatshard {
 
-// Whether a model may be at this path: a folder, or a GGUF file (gguf/gguf_file.h), which every program takes
-// for a model folder.
+// Whether a model may be at this path: a folder, or a GGUF file (gguf/gguf_file.h), which every program
+// accepts in place of a model folder.
 bool is_model_path(const std::string& path);
 
-// Resolves a model from a command line: a GGUF file, or a model folder: `given`, or its folder model/ if it
-// is a run folder. If `given` is "", the model of the last run (last_run.h).
+// Resolves a model on a command line: a GGUF file, a model folder, or a run folder, which stands for its
+// folder model/. If `given` is "", it is the model of the last run (last_run.h).
 std::string find_model_folder(const std::string& given, const std::string& start = ".");
 
 // The parameters of a model: [parameter list][parameter].

@@ -1,15 +1,15 @@
 #pragma once
-// The names that PEFT gives the modules of a base model: the ones that transformers uses in memory.
-// They differ from the names in files only for Qwen's models that read images: model.layers.0 in a file is
+// PEFT's names of the modules of a base model, which are the names of transformers in memory. They differ
+// from the names in files only for Qwen's models that read images: model.layers.0 in a file is
 // model.language_model.layers.0 in memory.
 
 #include <string>
 
 namespace flatshard {
 
-bool has_peft_names(const std::string& family);  // that differ from those in files
+bool has_peft_names(const std::string& family);  // whether PEFT's names differ from the names in files
 
-// The name of a module or parameter in files as PEFT's, and back. Back, a name in files stays as it is.
+// Convert between PEFT's names and the names in files. name_in_files() leaves a name in files unchanged.
 std::string peft_name(const std::string& family, const std::string& name);
 std::string name_in_files(const std::string& family, const std::string& name);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The images of a prompt, as the model reads them, and the positions that they give to the tokens of its
-// text.
+// The images of a prompt in the form that the model reads, and the positions that they give to the text's
+// tokens.
 
 #include <functional>
 #include <optional>
@@ -18,8 +18,8 @@ namespace flatshard {
 // The images of a text, in the order of their tokens, as frames of patches (text/images/image_rules.h).
 struct PromptImages {
   std::vector<float> patches;
-  std::vector<int32_t> positions;  // of patches; on two axes, those of a frame are (2, patches)
-  std::vector<int32_t> frames{0};  // where frames begin among the patches, and the end
+  std::vector<int32_t> positions;  // positions of patches; with two axes, (2, patches) for each frame
+  std::vector<int32_t> frames{0};  // index of each frame's first patch, and the end
 
   int64_t frame_count() const { return static_cast<int64_t>(frames.size()) - 1; }
   RowCounts rows_of(int64_t frame) const {
@@ -28,11 +28,11 @@ struct PromptImages {
   }
 };
 
-// How many frames two texts begin with alike.
+// The number of frames that two texts have in common at the beginning.
 int64_t common_frames(const PromptImages& a, const PromptImages& b);
 
-// Decodes the images of a conversation and finds how large they are, which its tokens depend on. An Error
-// begins with the name of an image.
+// Decodes the images of a conversation and sets their sizes, on which its tokens depend. An Error begins with
+// the name of an image.
 void find_image_sizes(Conversation& conversation);
 
 // A prompt as tokens, and its images, whose sizes are known.
@@ -40,25 +40,25 @@ struct TextPrompt {
   std::vector<int32_t> tokens;
   std::vector<ShownImage> images{};
 };
-// An Error begins with the record's place.
+// An Error begins with `record.where`.
 TextPrompt encode_prompt(const TextCodec& codec, const PromptRecord& record);
 
-// Decodes an image with these facts, cuts it into frames and appends these. An Error begins with the name.
+// Decodes an image with these facts, cuts it into frames and appends the frames. An Error begins with `name`.
 void append_image(const ImageInput& input, const std::string& name, const std::string& bytes,
                   const ImageFacts& facts, PromptImages& images);
 
-// Does this for all images of a conversation, whose sizes are known.
+// Reads all images of a conversation, whose sizes must be known.
 PromptImages read_images(const ImageInput& input, std::span<const ShownImage> shown);
 
-// A function that reads the images when a prompt begins; null if there are none. The input must outlive it.
+// A function that reads the images when a prompt begins; null without images. The input must outlive it.
 std::function<PromptImages()> images_of(const std::optional<ImageInput>& input,
                                         const std::vector<ShownImage>& shown);
 
 // The squares of all frames, for a model that rotates patches by row and column.
 std::vector<SquareGrid> grids_of(const VisionConfig& vision, const PromptImages& images);
 
-// The positions of a text's tokens in time, row and column. Those of the tokens that follow a prompt are
-// their places in the text, moved by its images.
+// The positions of a text's tokens in time, row and column. Tokens after the prompt have their index in the
+// text, shifted because of the images.
 class TextAxes {
  public:
   TextAxes() = default;  // a text without images

@@ -96,7 +96,7 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
   check_match(model, vocab);
 }
 
-// The shape that a model without 4-bit weights has for the parameter.
+// The shape of the parameter in a model without 4-bit weights.
 std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
   if (gguf_) {
     const GgufParameter& p = of_gguf_.at(name);
@@ -171,7 +171,7 @@ void PublishedWeights::read_bytes(const std::string& part, int64_t first, int64_
   quantized_.read_bytes(part, first, count, to);
 }
 
-// Summed in double, row by row, so that every rank gets the same bits.
+// Sums in double, row by row, so that every rank gets the same bits.
 const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
   std::vector<float>& mean = mean_rows_[name];
   if (!mean.empty()) return mean;

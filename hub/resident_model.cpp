@@ -6,7 +6,7 @@ ResidentModel::ResidentModel(const ModelConfig& config, DType dtype, Stream& str
     : dtype_(dtype), memory_("model", stream.device()), model_(config, memory_) {
   allocate_parameters(model_, dtype, memory_);
   memory_.commit();
-  model_ = Model(config, memory_);  // the same calls, now with memory
+  model_ = Model(config, memory_);  // repeats the same calls, now with memory
   parameters_ = allocate_parameters(model_, dtype, memory_);
   model_.fill_tables(stream);
 }

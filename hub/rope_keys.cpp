@@ -21,10 +21,10 @@ double factor_of_positions(const ModelConfig& c, int64_t original) {
   return std::max(1.0, static_cast<double>(c.max_positions) / static_cast<double>(original));
 }
 
-// Qwen's configs name positions on several axes as if they were a scaling.
+// The names by which Qwen's configs declare positions on several axes, as if they were a scaling.
 constexpr char kAxes[] = "mrope", kSections[] = "mrope_section";
 
-// Older versions of transformers know "type" alone, and refuse other keys than these three for Phi-3.
+// For Phi-3, older versions of transformers know only "type", and refuse keys other than these three.
 ordered_json longrope_json(const ModelConfig& c, const Format& format) {
   const RopeScalingConfig& s = c.rope_scaling;
   ordered_json out{
@@ -63,14 +63,14 @@ ordered_json rope_scaling_json(const ModelConfig& c, const Format& format) {
   return out;
 }
 
-// What the scaling of a file depends on besides its own keys.
+// The inputs of a file's scaling besides its own keys.
 struct Around {
   const JsonReader& file;
   const Format& format;
   const ModelConfig& config;
 };
 
-// The key may stand in the file and in its scaling.
+// The key may be in the file or in its scaling.
 int64_t original_positions(const JsonReader& in, const Around& around) {
   const bool own_key = around.format.original_positions > 0 || around.file.has(kOriginal);
   if (!own_key) return in.size(kOriginal, around.config.max_positions);
@@ -141,7 +141,7 @@ RopeScalingConfig read_rope_scaling(const JsonReader& in, const Around& around) 
   return s;
 }
 
-// Of the file, or of its parameters.
+// Reads the factor from the file, or from its rope_parameters.
 double partial_rotary_factor(const JsonReader& in, const Format& format, double absent) {
   constexpr char kKey[] = "partial_rotary_factor";
   const double factor = in.positive(kKey, absent);
@@ -149,7 +149,7 @@ double partial_rotary_factor(const JsonReader& in, const Format& format, double 
   return factor;
 }
 
-// The base and the scaling of rope_parameters, in place of those of the old keys, with which they must agree.
+// Reads base and scaling from rope_parameters. They replace the values of the old keys, which must agree.
 void read_parameters(const Around& around, const JsonReader& parameters, const char* theta_key,
                      const char* scaling_key, std::optional<double>& theta, RopeScalingConfig& scaling) {
   const JsonReader& in = around.file;
@@ -162,7 +162,7 @@ void read_parameters(const Around& around, const JsonReader& parameters, const c
   theta = own_theta;
 }
 
-// The parameters of one type of layer; an empty object if there are none.
+// The rope_parameters of one type of layer; an empty object if there are none.
 JsonReader parameters_of(const JsonReader& in, const char* layer_type) {
   const JsonReader all = in.object("rope_parameters");
   return all.has(layer_type) ? all.object(layer_type) : JsonReader("", json::object());

@@ -1,8 +1,7 @@
 #pragma once
-// The keys of rotary positions in a config.json: rope_theta and rope_scaling, as transformers 4 wrote them,
-// and rope_parameters of version 5. If a file has both, they must agree. Where layers with a sliding window
-// have a base of their own, that is rope_local_base_freq, and rope_parameters has a set for each type of
-// layer.
+// The keys of rotary positions in a config.json: rope_theta and rope_scaling, as written by transformers 4,
+// and rope_parameters of version 5. If a file has both, they must agree. If layers with a sliding window have
+// a base of their own, it is rope_local_base_freq, and rope_parameters has a set for each type of layer.
 
 #include "hub/format.h"
 #include "hub/json_reader.h"

@@ -33,7 +33,8 @@ bool has_template_file(const fs::path& folder) {
   return json.is_object() && json.contains("chat_template");
 }
 
-// The member eos_token_id of a file: a number, a list of them, or null; nothing if it is absent.
+// Reads the member eos_token_id of a file: a number, a list of numbers, or null. Returns nothing if it is
+// absent.
 std::optional<std::vector<int32_t>> end_tokens_of(const fs::path& file, int64_t vocab) {
   if (!fs::exists(file)) return {};
   const Json json = parse_json_or_discard<Json>(read_whole_file(file.string(), kMostHfConfigBytes));

@@ -1,7 +1,7 @@
 #pragma once
-// How text becomes tokens and back for a model: by the tokenizer of its folder. Without one, with a
-// vocabulary of 256 a token is a byte; otherwise text is token numbers separated by spaces. Conversations
-// need a tokenizer and a chat template.
+// Converts text to the tokens of a model, and tokens to text, with the tokenizer of its folder. Without a
+// tokenizer, a token is a byte if the vocabulary has size 256; otherwise text is token numbers separated by
+// spaces. Conversations need a tokenizer and a chat template.
 
 #include <functional>
 #include <memory>
@@ -20,11 +20,12 @@ namespace flatshard {
 
 class TextCodec {
  public:
-  // Reads the tokenizer of a model with this vocabulary. `chat_template` is as in ChatTemplate::chosen(),
-  // and `date` what it prints (template_date.h), or "" for today's.
+  // Reads the tokenizer of a model with this vocabulary. `chat_template` is as in ChatTemplate::chosen().
+  // Templates print `date` (template_date.h); "" means today.
   TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template = "",
             const std::string& date = "");
-  // That of a folder, or "" for none. `model` is a folder that may name the tokens that end a text, or "".
+  // Reads the tokenizer of a folder; "" means none. `model` is a folder that may name the tokens that end a
+  // text, or "".
   TextCodec(const std::string& tokenizer, const std::string& model, int64_t vocab,
             const std::string& chat_template, const std::string& date);
 
@@ -33,23 +34,23 @@ class TextCodec {
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return template_.has_value(); }
-  const std::string& folder() const { return folder_; }  // of the tokenizer
+  const std::string& folder() const { return folder_; }  // the folder of the tokenizer
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatTemplate& chat_template() const { return *template_; }
-  // Tokens that end a text: eos_token_id of generation_config.json, else of config.json, and the tokenizer's
-  // EOS. None without a tokenizer.
+  // The tokens that end a text: eos_token_id of generation_config.json, or else of config.json, and the
+  // tokenizer's EOS. Empty without a tokenizer.
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
-  // How the model reads images; nothing if it reads none.
+  // The model's rules for reading images; nothing if it reads none.
   const std::optional<ImageInput>& image_input() const { return image_input_; }
 
-  // With the tokens that the tokenizer adds to every text.
+  // Includes the tokens that the tokenizer adds to every text.
   std::vector<int32_t> encode(const std::string& text) const;
-  // A conversation, up to where the model answers; the sizes of its images must be known.
+  // Encodes a conversation up to the model's next answer. The sizes of its images must be known.
   std::vector<int32_t> encode(const Conversation& conversation) const;
-  // Without special tokens.
+  // Omits special tokens.
   std::string decode(std::span<const int32_t> tokens) const;
 
-  // Decodes tokens as they arrive; the texts together are those of decode().
+  // Decodes tokens as they arrive. The texts concatenated equal decode().
   class Stream {
    public:
     explicit Stream(const TextCodec& codec);
@@ -62,13 +63,13 @@ class TextCodec {
   };
 
  private:
-  std::string text_of(int32_t token) const;  // without a tokenizer
+  std::string text_of(int32_t token) const;  // used without a tokenizer
 
   std::string folder_;
   int64_t vocab_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
-  std::optional<ChatEncoder> chats_;  // of both
+  std::optional<ChatEncoder> chats_;  // uses tokenizer_ and template_
   std::vector<int32_t> end_tokens_;
   std::optional<ImageInput> image_input_;
 };

@@ -28,7 +28,8 @@ constexpr const char* kNames[] = {"generation_config.json",
                                   "vocab.bpe"};
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
-// The blobs/ of a Hugging Face cache, for a folder snapshots/REVISION/ of it; otherwise the folder itself.
+// The folder blobs/ of a Hugging Face cache, if `folder` is a folder snapshots/REVISION/ of it; otherwise
+// `folder`.
 fs::path blobs_of(const fs::path& folder) {
   const fs::path snapshots = folder.parent_path();
   return snapshots.filename() == "snapshots" ? snapshots.parent_path() / "blobs" : folder;

@@ -9,7 +9,7 @@ namespace flatshard {
 void ValueWriter::write(Stream& stream, const Tensor& to, const std::function<void(float*)>& make) {
   Tensor here = to;
   if (to.device.is_cuda()) {
-    raw_.resize(static_cast<size_t>(kBlock));  // large enough for any dtype
+    raw_.resize(static_cast<size_t>(kBlock));  // enough for any dtype
     here = {raw_.data(), to.dtype, to.shape, Device::cpu()};
   }
   visit_float(here.dtype, [&]<class T>() {

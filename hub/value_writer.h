@@ -13,11 +13,12 @@ class ValueWriter {
  public:
   static constexpr int64_t kBlock = int64_t{1} << 20;  // maximum elements per write()
 
-  // make(values) fills a buffer, which is the tensor itself if possible. The tensor has the values on return.
+  // Calls make(values) to fill a buffer, which is the tensor itself if possible. On return the tensor has the
+  // values.
   void write(Stream& stream, const Tensor& to, const std::function<void(float* values)>& make);
 
  private:
-  std::vector<float> values_, raw_;  // raw: in the tensor's dtype
+  std::vector<float> values_, raw_;  // raw: values in the tensor's dtype
 };
 
 }  // namespace flatshard

@@ -16,7 +16,7 @@ constexpr char kActivation[] = "gelu_pytorch_tanh";
 
 bool resamples(const Format& format) { return family(format.family).connector == ConnectorKind::perceiver; }
 
-// What MistralConfig and LlamaConfig say of a text_config that leaves it out.
+// Defaults of MistralConfig and LlamaConfig for keys that a text_config omits.
 json text_defaults(const Format& format) {
   if (resamples(format))
     return {{"vocab_size", 32000},     {"hidden_size", 4096},       {"intermediate_size", 14336},
@@ -38,7 +38,7 @@ PerceiverConfig read_perceiver(const JsonReader& in, const ModelConfig& text) {
   p.heads = in.size("resampler_n_heads", p.heads);
   p.head_dim = in.size("resampler_head_dim", p.head_dim);
   p.kv_heads = in.size("num_key_value_heads", p.kv_heads);
-  // Without the width of the text, transformers takes the epsilon of the text too.
+  // If the width of the text is missing, transformers also uses the epsilon of the text.
   const bool has_width = in.size("hidden_size", 4096) == text.hidden;
   p.norm_eps = has_width ? in.positive("rms_norm_eps", p.norm_eps) : *text.norm_eps;
   in.must(in.text("hidden_act", "silu") == "silu", "hidden_act", "silu");
@@ -163,7 +163,7 @@ void write_vision_model(ordered_json& out, const Format& format, const ModelConf
   }
   ordered_json text{{"model_type", format.text_type}};
   write_text(text, format, c);
-  text["pad_token_id"] = nullptr;  // not a row of the embedding that transformers keeps zero
+  text["pad_token_id"] = nullptr;  // prevents transformers from zeroing a row of the embedding
   out["text_config"] = std::move(text);
   out["vision_config"] = {{"hidden_size", v.hidden},
                           {"intermediate_size", v.ffn},

@@ -1,7 +1,7 @@
 #pragma once
-// The config.json of models that read images: text_config, vision_config and, of Idefics2, perceiver_config
-// are objects within it, beside the keys of the whole model. Files leave out what has the default of
-// transformers. The keys of Qwen's text may be beside these too, as they are in published files.
+// The config.json of models that read images. It has the objects text_config, vision_config and, in Idefics2,
+// perceiver_config beside the keys of the whole model. Files omit keys with the defaults of transformers. In
+// Qwen's models, the keys of the text may also be beside these objects, as in published files.
 
 #include "hub/format.h"
 #include "hub/json_reader.h"
@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// The object of the text's keys.
+// The name of the object with the keys of the text.
 inline constexpr char kTextConfig[] = "text_config";
 
 ModelConfig read_vision_model(const JsonReader& in, const Format& format);

@@ -1,10 +1,9 @@
-// AdamW on the GPU. The arithmetic is that of the CPU kernel, operation by operation, so both give the same
-// bits (sums with a product use fmaf; division and square root are IEEE). A thread block updates kBlock
-// elements. Each thread loads all of its packs before it stores the first.
+// AdamW on the GPU. Each operation is the same as in the CPU kernel, so both give the same bits (sums with a
+// product use fmaf; division and square root are IEEE). A thread block updates kBlock elements. Each thread
+// loads all of its packs before it stores the first.
 //
-// Memory bandwidth limits it: 30 bytes an element for gradients in fp32 and a copy in bf16. A block updates
-// 2048 elements, 8 a thread, with two loads of 16 bytes in flight from each of p, m, v and g. At 56 registers
-// a thread, four blocks of 256 fit on an SM, half of its threads: 1024 * 128 B = 128 KiB in flight.
+// Memory bandwidth limits it: 30 bytes an element for gradients in fp32 and a copy in bf16. A thread updates
+// 8 elements, with 56 registers, so four blocks of 256 threads fit on an SM, with 128 KiB in flight.
 
 #include "kernels/adamw.h"
 #include "kernels/cuda_util.cuh"

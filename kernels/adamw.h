@@ -22,8 +22,8 @@ struct AdamW {
   double lr;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0.0;
-  int64_t decay_end;  // in [0, n]
-  int64_t step;       // from 1; a skipped step does not count
+  int64_t decay_end;  // number of elements with weight decay, in [0, n]
+  int64_t step;       // counted from 1, without skipped steps
 };
 
 // The coefficients of the formula, shared by the CPU and the CUDA kernel:
@@ -39,7 +39,7 @@ struct AdamWCoefficients {
 
 void adamw(Stream& stream, const AdamW& a);
 
-// Throws Error, in the name of `op`, unless tensors and numbers are valid; m and v are of dtype `moments`.
+// Throws an Error that names `op` unless tensors and numbers are valid, with m and v of dtype `moments`.
 void check_adamw(const char* op, const AdamW& a, DType moments);
 
 double min_bytes(const AdamW& a);

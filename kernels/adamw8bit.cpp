@@ -21,7 +21,7 @@ constexpr int64_t kBlocksPerTask = 32;
 constexpr ByteTable kSignedBytes(kSignedDynamicTable), kUnsignedBytes(kUnsignedDynamicTable);
 static_assert(kMomentBlock % kBytesWidth == 0);
 
-// A moment of one block.
+// One moment of a block.
 class Moment {
  public:
   Moment(const Tensor& codes, const Tensor& absmax, int64_t block)
@@ -29,7 +29,7 @@ class Moment {
         absmax_(absmax.as<float>() + block),
         n_(std::min(kMomentBlock, codes.size() - block * kMomentBlock)) {}
 
-  // Elements [i, i + 64); those past the block are arbitrary.
+  // Decodes elements [i, i + 64). Elements past the block are arbitrary.
   std::array<Floats, 4> decode(int64_t i, const ByteTable& table) const {
     std::array<Floats, 4> values;
     if (i + kBytesWidth <= n_) {
@@ -49,7 +49,7 @@ class Moment {
   template <class Encoder>
   void encode(const Encoder& encoder, Floats largest) {
     float absmax = max(largest);
-    if (absmax < std::numeric_limits<float>::min()) absmax = 0.0f;  // its reciprocal could overflow
+    if (absmax < std::numeric_limits<float>::min()) absmax = 0.0f;  // the reciprocal could overflow
     *absmax_ = absmax;
     const float inverse = absmax > 0.0f ? 1.0f / absmax : 0.0f;
     const Encoder in_registers = encoder;

@@ -1,15 +1,14 @@
-// AdamW with 8-bit moments on the GPU. The arithmetic is that of the CPU kernel, operation by operation, so
-// both give the same bits. A warp updates one block of moments at a time, eight neighbouring elements a lane.
+// AdamW with 8-bit moments on the GPU. Each operation is the same as in the CPU kernel, so both give the same
+// bits. A warp updates one block of moments at a time, eight neighbouring elements a lane.
 //
 // Every lane has its own column of the decoding tables, in its own bank of shared memory, so lookups never
 // conflict. Codes are found by arithmetic (dynamic_code.h); its constants are in the registers of a warp and
 // read by shuffles.
 //
 // Instruction issue limits it on an H200: with gradients in fp32 and a copy in bf16, an element moves 18
-// bytes and takes 150 instructions, of a budget of 116 (flat.cuh), so it reaches at most three quarters of
-// the memory bandwidth. On an H100, whose budget is 166, memory bandwidth limits it. A thread has 110
-// registers, so two blocks of 256 fit on an SM, with 40 KiB in flight; the tables of each take 48 KiB of
-// shared memory.
+// bytes and takes 150 instructions, of a budget of 116 (flat.cuh). On an H100, whose budget is 166, memory
+// bandwidth limits it. With 110 registers a thread and 48 KiB of tables a block, two blocks of 256 fit on an
+// SM.
 
 #include <bit>
 #include <cfloat>
@@ -38,8 +37,8 @@ struct Range : OptimizerRange<G, P> {
   float *m_absmax, *v_absmax;
 };
 
-// The magnitudes of a table, repeated for every lane. The largest, which is 1, is left out: with it, both
-// tables would not fit.
+// The magnitudes of a table, repeated for every lane, except the largest, which is 1: with it, the two tables
+// would not fit.
 template <int kCount>
 struct Columns {
   float values[kCount][kWarp];
@@ -90,7 +89,7 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// What a block stores as absmax: the reciprocal of a subnormal number could overflow.
+// The absmax that a block stores: 0 instead of a subnormal number, whose reciprocal could overflow.
 __device__ inline float absmax_of(float largest) { return largest < FLT_MIN ? 0.0f : largest; }
 __device__ inline float inverse_of(float absmax) { return absmax > 0.0f ? 1.0f / absmax : 0.0f; }
 
@@ -130,7 +129,7 @@ __device__ inline void store_rounded(P* to, const Pack<float, N>& values) {
   }
 }
 
-// A block of 256 elements from `begin`, in packs of N that the lanes of a warp own in turn.
+// A block of 256 elements from `begin` on, in packs of N that belong to the lanes of a warp in turn.
 template <int N, class G, class P>
 struct Block {
   static constexpr int kPacks = kPerLane / N;

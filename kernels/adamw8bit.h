@@ -1,15 +1,15 @@
 #pragma once
-// AdamW with moments in 8 bits (Dettmers et al. 2021): one step of adamw.h on moments that are decoded, and
-// encoded again after it.
+// AdamW with moments in 8 bits (Dettmers et al. 2021): moments are decoded, updated as in adamw.h, and
+// encoded again.
 //
 // A block is 256 elements. A moment is stored as a code c into a dynamic table (dynamic_table.h) and its
 // block's largest magnitude: m = signed_table[c] m_absmax, v = unsigned_table[c] v_absmax. The code of m is
-// that of the value nearest to y = m (1 / m_absmax), in a tie the smaller in magnitude, except that a
+// the code of the value nearest to y = m (1 / m_absmax), in a tie the smaller in magnitude, except that a
 // negative y never gets the code of zero; likewise for v. A block whose values are all below 2^-126 is stored
 // as zeros: absmax 0, codes 127 and 0.
 //
 // An element whose new v is not finite gets m = v = 0 and keeps its p, except for the weight decay of the
-// next steps. A caller that skips steps with gradients that are not finite never sees this.
+// next steps. A caller that skips steps whose gradients are not finite never sees this.
 
 #include "kernels/adamw.h"
 
@@ -18,7 +18,7 @@ namespace flatshard {
 inline constexpr int64_t kMomentBlock = 256;
 
 struct AdamW8bit {
-  AdamW step;                 // with m and v as codes: (n) u8
+  AdamW step;                 // m and v are codes: (n) u8
   Tensor m_absmax, v_absmax;  // (ceil(n / 256)) f32
 };
 

@@ -60,7 +60,7 @@ class Unit {
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
 
-  // dnll of every row.
+  // Writes dnll of every row.
   void write(float* dnll) const {
     std::fill(dnll + begin_, dnll + end_, 0.0f);
     if (loss_.has_pairs()) {
@@ -97,7 +97,7 @@ class Unit {
       s.rejected = logprob_in(second_, end_);
       s.loss = answers::of_pair(loss_.kind, loss_.beta, loss_.label_smoothing, c, r).loss * factors_.mean -
                s.chosen * factors_.sft;
-      const bool by_token = loss_.kind == LossKind::orpo;  // its rewards are per token
+      const bool by_token = loss_.kind == LossKind::orpo;  // orpo's rewards are per token
       s.chosen_reward = loss_.beta * c.logprob / (by_token ? c.tokens : 1);
       s.rejected_reward = loss_.beta * r.logprob / (by_token ? r.tokens : 1);
       s.correct = s.chosen_reward > s.rejected_reward ? 1 : 0;
@@ -173,7 +173,7 @@ class Unit {
     return static_cast<double>(factors_.mean) / (loss_.mean == MeanOver::answers ? tokens : 1);
   }
   double log_ratio(int64_t t) const { return logprob(t) - column(AnswerColumn::sampled, t); }
-  // Nothing if every token has its own.
+  // The ratio of the whole answer; nullopt if every token has its own ratio.
   std::optional<double> answer_log_ratio(double tokens) const {
     if (loss_.ratio == RatioOf::token) return {};
     return sum_of(begin_, end_, [&](int64_t t) { return log_ratio(t); }) / tokens;
@@ -195,7 +195,7 @@ class Unit {
   std::array<const float*, 3> columns_{};
 };
 
-// Calls visit(unit) for the units among [begin, end) that lie in the rows of the arguments.
+// Calls visit(unit) for each unit in [begin, end) whose rows are in the range of the arguments.
 template <class Visit>
 void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& visit) {
   for (int64_t i = begin; i < end; ++i) {

@@ -1,6 +1,6 @@
 // The gradient of losses of whole answers on the GPU. A thread block owns a unit: it sums over the targets of
-// each answer, every thread computes the same terms from the sums, and the block writes its rows. Some
-// kilobytes per answer, beside the logits of its tokens, are no matter for speed.
+// each answer, every thread computes the same terms from the sums, and the block writes its rows. Speed does
+// not matter: an answer takes some kilobytes, far less than the logits of its tokens.
 
 #include "kernels/answer_loss.h"
 #include "kernels/answer_terms.h"
@@ -16,7 +16,7 @@ struct Columns {
   const float* nll;
   const int32_t* targets;
   const int32_t* units;
-  const float *reference, *sampled, *advantage;  // null: none
+  const float *reference, *sampled, *advantage;  // null if the loss has no such column
   AnswerFactors factors;
   int64_t first, end;
 };
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, Settings loss)
   const int64_t begin = rows[0], second = rows[1], end = rows[2];
   if (begin < c.first || end > c.end) return;
   const Sums own = sums_of(c, begin, second);
-  float of_targets = 0;  // the label of each is the same
+  float of_targets = 0;  // all targets of an answer have the same label
   for (int64_t t = begin + threadIdx.x; t < second; t += kThreads)
     if (c.targets[t] >= 0) of_targets += c.advantage[t];
   const float label = block_sum<kThreads>(of_targets) > 0 ? 1.0f : -1.0f;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, Settings lo
     const float log_ratio = whole ? sums.log_ratio / sums.tokens : -c.nll[t] - c.sampled[t];
     return answers::clipped_ratio(log_ratio, c.advantage[t], loss.clip_low, loss.clip_high).slope;
   };
-  float slopes = 0;  // of all tokens, by the ratio of the answer
+  float slopes = 0;  // sum over all tokens of the slope by the answer's ratio
   if (whole) {
     for (int64_t t = begin + threadIdx.x; t < end; t += kThreads)
       if (c.targets[t] >= 0) slopes += slope_of_ratio(t);

@@ -1,12 +1,14 @@
 #pragma once
-// The gradient of losses that depend on whole answers (answer_terms.h), by the loss of each token:
+// The gradient of losses that depend on whole answers (answer_terms.h), as the derivative by the loss of each
+// token:
 //   dnll = d loss / d nll     nll = -ln p of the target
-// A unit is one answer, or two: the chosen and the rejected one of a pair, or for kto an answer that is good
-// or bad, and one to another prompt, which has no gradient and only tells what answers gain at random. The
-// gradient of the parameters is then the sum of dnll d nll, as with any weights of targets (cross_entropy.h).
+// A unit is one answer or two. Two answers are a pair, chosen and rejected. For kto the first answer is good
+// or bad; the second one belongs to another prompt, has no gradient, and only measures what answers gain at
+// random. The gradient of the parameters is then the sum of dnll d nll, as with any weights of targets
+// (cross_entropy.h).
 //
-// The loss of a step is a mean over all its units, or over all their tokens, and of these numbers the
-// factors are the inverses, times the loss scale. So it does not depend on ranks and micro-batches.
+// The loss of a step is a mean over all its units, or over all their tokens. The factors are the inverses of
+// these numbers, times the loss scale, so the loss does not depend on ranks and micro-batches.
 
 #include <array>
 #include <span>
@@ -18,7 +20,7 @@
 
 namespace flatshard {
 
-// sft: the mean of the targets' losses, which needs none of this.
+// sft is the plain mean of the targets' losses; it needs nothing else in this file.
 enum class LossKind { sft, dpo, ipo, orpo, kto, policy };
 constexpr auto value_names(LossKind) { return std::array{"sft", "dpo", "ipo", "orpo", "kto", "policy"}; }
 
@@ -29,17 +31,17 @@ constexpr auto value_names(MeanOver) { return std::array{"tokens", "answers"}; }
 
 struct AnswerLoss {
   LossKind kind = LossKind::sft;
-  // Of pairs and labels.
+  // Settings of the losses of pairs and labels.
   double beta = 0.1, label_smoothing = 0;
   bool reference_free = false;
-  double sft_weight = 0;  // of the mean loss of the chosen answers' tokens, which is added; see weight_of_sft
-  double desirable_weight = 1, undesirable_weight = 1;  // of kto
-  // Of the policy.
+  double sft_weight = 0;  // weight of the added mean loss of the chosen answers' tokens; see weight_of_sft
+  double desirable_weight = 1, undesirable_weight = 1;  // kto only
+  // Settings of the policy loss.
   double clip_low = 0.2, clip_high = 0.2, kl_weight = 0;
   RatioOf ratio = RatioOf::token;
   MeanOver mean = MeanOver::tokens;
 
-  double weight_of_sft() const { return kind == LossKind::orpo ? 1 : sft_weight; }  // orpo's own is 1
+  double weight_of_sft() const { return kind == LossKind::orpo ? 1 : sft_weight; }  // orpo includes the term
   bool is_used() const { return kind != LossKind::sft; }
   bool has_pairs() const { return kind == LossKind::dpo || kind == LossKind::ipo || kind == LossKind::orpo; }
   bool has_baseline() const { return kind == LossKind::kto; }
@@ -48,18 +50,19 @@ struct AnswerLoss {
   bool is_over_tokens() const { return kind == LossKind::policy && mean == MeanOver::tokens; }
 };
 
-// What a loss knows of each target, besides its nll. The advantage of a good answer is 1, of a bad one -1.
+// The values of each target that a loss reads besides its nll. The advantage of a good answer is 1, that of a
+// bad answer -1.
 enum class AnswerColumn { reference, sampled, advantage };
 // The columns that a loss reads, in the order of their rows in `values`.
 std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
 
-// The factors of a loss, with its loss scale, and what kto compares gains with.
+// The factors of a loss, times its loss scale, and the baseline that kto compares gains with.
 struct AnswerFactors {
   float mean = 0;  // 1 / units, or 1 / tokens
   float sft = 0;   // weight_of_sft() / tokens of chosen answers
   float baseline = 0;
 };
-// `tokens` counts the targets of all answers, `chosen_tokens` those of the first answer of each unit.
+// `tokens` counts the targets of all answers, `chosen_tokens` the targets of the first answer of each unit.
 AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
                          double scale);
 
@@ -67,18 +70,18 @@ AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, do
 struct AnswerInputs {
   AnswerLoss loss{};
   AnswerFactors factors{};
-  Tensor units{};   // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; of a
+  Tensor units{};   // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; for a
                     // single answer the last two are equal
   Tensor values{};  // (columns_of(loss), N) f32
 };
 
-// Writes dnll of the units in rows [first, end): 0 where there is no target. Other rows are left as they are.
+// Writes dnll of the units in rows [first, end): 0 where there is no target. Other rows keep their values.
 struct AnswerLossBackward {
   Tensor dnll;     // (N) f32
   Tensor nll;      // (N) f32
   Tensor targets;  // (N) i32; negative: none
   AnswerInputs inputs;
-  int64_t first = 0, end = 0;  // of whole units; end 0: N
+  int64_t first = 0, end = 0;  // range of rows that contains whole units; end 0: N
 };
 
 void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);
@@ -86,16 +89,17 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);
 double min_bytes(const AnswerLossBackward& a);
 double flops(const AnswerLossBackward& a);
 
-// What people watch, summed over units: the loss with its factors, and of pairs or answers the rest.
+// The metrics of a run, summed over units: the loss with its factors; the other members only for losses of
+// pairs or answers.
 struct AnswerSums {
   double loss = 0, units = 0;
   double chosen = 0, rejected = 0;                // ln p of pairs
-  double chosen_reward = 0, rejected_reward = 0;  // beta times ln p less the reference's
+  double chosen_reward = 0, rejected_reward = 0;  // beta times (ln p minus the reference's ln p)
   double correct = 0;                             // pairs whose chosen answer has the higher reward
   double tokens = 0, chosen_tokens = 0;           // targets
-  double clipped = 0, divergence = 0;             // of the policy: targets that are clipped, and KL
+  double clipped = 0, divergence = 0;             // policy: clipped targets, and KL
   double desirable = 0,
-         gain_of_others = 0;  // of kto: good answers, summed as chosen ones; and what others gain
+         gain_of_others = 0;  // kto: good answers, summed as chosen ones; gain of other prompts' answers
 
   static constexpr size_t kCount = 13;
   std::span<double, kCount> values() { return std::span<double, kCount>(&loss, kCount); }
@@ -103,11 +107,11 @@ struct AnswerSums {
 };
 static_assert(sizeof(AnswerSums) == AnswerSums::kCount * sizeof(double));
 
-// Of the units in rows [first, end), on the host.
+// The sums over the units in rows [first, end), computed on the host.
 AnswerSums sums_of_answers(const AnswerLossBackward& a);
 
 namespace cuda {
-void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);  // with end set
+void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);  // `end` must be set
 }  // namespace cuda
 
 }  // namespace flatshard

@@ -1,7 +1,7 @@
 #pragma once
 // The losses of whole answers, as functions of sums of log-probabilities, with their derivatives. The same
 // code runs on the CPU and on the GPU. c and r are ln p of the chosen and the rejected answer, summed over
-// their tokens, |c| and |r| the numbers of these, and 0 marks the reference:
+// their tokens; |c| and |r| are their numbers of tokens; 0 marks the reference:
 //   dpo     -(1 - s) ln sigmoid(b h) - s ln sigmoid(-b h)     h = (c - c0) - (r - r0), s: label smoothing
 //   ipo     (h - 1 / (2 b))^2                                 h = (c - c0) / |c| - (r - r0) / |r|
 //   orpo    -b ln sigmoid(h)                                  h = ln odds(c / |c|) - ln odds(r / |r|)
@@ -9,7 +9,7 @@
 //                                                             one, z: baseline, what answers gain at random
 //   policy  -min(q a, clip(q) a) + k (e^d - d - 1)            q = p / p of the sampling, clipped to
 //                                                             [1 - low, 1 + high], a: advantage, d = l0 - l
-// ln odds(x) = x - ln(1 - e^x). The policy's loss is that of a token with l = ln p; q may be that of the
+// ln odds(x) = x - ln(1 - e^x). The policy's loss is for one token, with l = ln p; q may be the ratio of the
 // whole answer instead, the geometric mean over its tokens.
 
 #include <cmath>
@@ -27,13 +27,13 @@ constexpr T log_sigmoid(T x) {
   return (x < 0 ? x : T(0)) - std::log1p(std::exp(x < 0 ? x : -x));
 }
 
-// ln p of an answer, less that of the reference where a loss has one, and its number of tokens.
+// ln p of an answer, minus the reference's if the loss has one, and the number of tokens.
 template <class T>
 struct Answer {
   T logprob, tokens;
 };
 
-// A loss, and its derivatives by ln p of a token of the chosen and of the rejected answer.
+// A loss, and its derivatives by the ln p of a token in the chosen and in the rejected answer.
 template <class T>
 struct PairTerm {
   T loss, chosen, rejected;
@@ -61,7 +61,7 @@ constexpr PairTerm<T> orpo(Answer<T> c, Answer<T> r, T beta) {
   return {-beta * log_sigmoid(x), slope / (not_c * c.tokens), -slope / (not_r * r.tokens)};
 }
 
-// A loss and its derivative by ln p of a token.
+// A loss, and its derivative by the ln p of a token.
 template <class T>
 struct TokenTerm {
   T loss, slope;
@@ -80,7 +80,8 @@ constexpr PairTerm<T> of_pair(LossKind kind, T beta, T smoothing, Answer<T> c, A
   return dpo(c, r, beta, smoothing);
 }
 
-// The derivative is by ln ratio. `clipped` says whether the clipping holds it at 0.
+// A loss, and its derivative by the logarithm of the ratio. `clipped` tells whether clipping makes the
+// derivative 0.
 template <class T>
 struct RatioTerm {
   T loss, slope;

@@ -71,7 +71,7 @@ void check_documents(const char* op, const Args& a) {
   check_boundaries(op, "cu_seqlens_kv", cpu::key_boundaries(a.mask), a.k.rows());
 }
 
-// What the time of attention depends on.
+// The call of an attention op, with all sizes on which its time depends.
 template <class Args>
 OpCall call_of(const char* op, const Args& a) {
   return {.name = op,
@@ -156,7 +156,7 @@ double min_bytes(const AttentionBackward& a) {
 
 namespace {
 
-// 4 D for each unmasked pair of a query and a key, per head.
+// 4 D operations for each unmasked pair of a query and a key, per head.
 double forward_flops(const Heads& q, const Heads& k, const AttentionMask& mask) {
   const double documents = std::max(1.0, static_cast<double>(mask.cu_seqlens.size() - 1));
   const double queries = static_cast<double>(q.rows()) / documents,

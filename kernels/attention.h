@@ -1,7 +1,7 @@
 #pragma once
 // Attention over packed documents. The documents of a batch are concatenated: the queries of document d are
-// rows [cu_seqlens[d], cu_seqlens[d + 1]), its keys the same rows, or those given by cu_seqlens_kv. For query
-// row i, in each head, over the keys j that it attends to:
+// rows [cu_seqlens[d], cu_seqlens[d + 1]), its keys the same rows, or the rows given by cu_seqlens_kv. For
+// query row i, in each head, over the keys j that it attends to:
 //   s_j = scale q_i k_j      lse_i = ln sum_j exp(s_j)      p_j = exp(s_j - lse_i)      o_i = sum_j p_j v_j
 //   dv_j = sum_i p_j do_i    ds_j = p_j (do_i v_j - do_i o_i)
 //   dq_i = scale sum_j ds_j k_j    dk_j = scale sum_i ds_j q_i
@@ -10,7 +10,7 @@
 // a cache): its queries then have the last positions. The query at position i attends to key j iff they
 // belong to the same document and, with causal attention, j <= i, and with a window also j > i - window.
 // Queries of head h use the keys of head h / (Hq / Hkv). A row that attends to no key gives o = 0, lse = -inf
-// and no gradient. On a GPU, tanh errs by up to 2^-11 of its value where storage has 16 bits.
+// and no gradient. On a GPU, tanh errs by up to 2^-11 of its value if storage has 16 bits.
 //
 // Sums are fp32; p and ds are rounded to the storage type before their products. Keys are processed in blocks
 // from the start of a document, queries and heads in order, so the bits of a row do not depend on the other
@@ -36,7 +36,7 @@ struct Heads {
 
   int64_t rows() const { return of.shape[0]; }
   int64_t head_size() const { return of.shape[-1]; }
-  int64_t stride() const { return of.shape[-2] * of.shape[-1]; }  // between rows, in elements
+  int64_t stride() const { return of.shape[-2] * of.shape[-1]; }  // elements between rows
   int64_t bytes() const { return rows() * count * head_size() * size_of(of.dtype); }
   template <class T>
   T* at(int64_t row, int64_t head) const {
@@ -47,12 +47,12 @@ struct Heads {
   int64_t first = 0, count = 0;
 };
 
-// Which queries attend to which keys.
+// Determines which queries attend to which keys.
 struct AttentionMask {
   Tensor cu_seqlens;       // (documents + 1) i32: 0, ..., T
   Tensor cu_seqlens_kv{};  // the same for keys; empty: cu_seqlens
   bool causal = true;
-  int64_t window = 0;  // keys a causal query attends to, its own included; 0: all up to its own
+  int64_t window = 0;  // number of keys that a causal query attends to, with its own; 0: all up to its own
 };
 
 struct AttentionForward {
@@ -73,23 +73,24 @@ struct AttentionBackward {
   Tensor lse;  // (Hq, T) f32
   AttentionMask mask;
   float scale;
-  float softcap = 0;  // that of the forward pass
+  float softcap = 0;  // same as in the forward pass
 };
 
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a);
 void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
 
-// Which kernels of attention run on a GPU from now on: those for its architecture, or those for sm_80 on
-// every GPU, to compare.
+// The kernels that attention uses on a GPU: the newest ones for its architecture, or, for comparisons, the
+// ones for sm_80 on every GPU.
 enum class AttentionTier { newest, sm_80 };
 void use_attention_tier(AttentionTier tier);
 AttentionTier attention_tier();
-// The architecture whose kernels run for heads of a type and size, for people: "sm_90".
+// The name of the architecture whose kernels run for heads of this type and size, such as "sm_90".
 std::string describe_attention_tier(DType dtype, int64_t head_size);
 
 double min_bytes(const AttentionForward& a);
 double min_bytes(const AttentionBackward& a);
-// Counts unmasked pairs, assuming documents of equal length, since the boundaries may be in device memory.
+// The operations of all unmasked pairs, for documents of equal length, since the boundaries may be in device
+// memory.
 double flops(const AttentionForward& a);
 double flops(const AttentionBackward& a);
 

@@ -4,10 +4,9 @@
 // writes dk and dv. Both recompute the scores.
 //
 // Shared memory bandwidth limits them for heads of 128: registers suffice for only 16 rows per warp, so each
-// fragment of 16 x 16 that a warp loads from shared memory serves two mma instructions, not four as in the
-// forward pass (attention_forward.cu). At 12 to 13 FLOP per byte, 128 bytes per clock suffice for 40% of the
-// tensor cores' rate on sm_90, less than mma.sync can use. For bf16, by head size, with blocks of 128
-// threads:
+// fragment that a warp loads from shared memory serves two mma instructions, not four as in the forward pass.
+// Its 12 to 13 FLOP per byte suffice for 40% of the tensor cores' rate on sm_90. For bf16, by head size, with
+// blocks of 128 threads:
 //                registers  shared memory  blocks per SM  FLOP per byte
 //   dq       64     199        48 KiB           2              19
 //           128     155        64 KiB           3              12
@@ -31,15 +30,15 @@ struct BackwardArguments {
   QueryTerms terms;
   Mask mask;
   ScoreCap<T> cap;
-  float scale, scale_log2;  // of products, and to scores in base 2: 1 with a soft cap
+  float scale, scale_log2;  // factors of products, and to scores in base 2 (1 with a soft cap)
 };
 
 // Tile sizes are chosen so that sums fit the registers, and one thread block fits shared memory on every GPU.
 template <class T, int D>
 struct QueryGradientTiles {
-  static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
+  static constexpr bool kShort = sizeof(T) == 2;  // products run on tensor cores
   static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
-  static constexpr int kPieces = kShort && D <= 96 ? 2 : 1;  // per warp
+  static constexpr int kPieces = kShort && D <= 96 ? 2 : 1;  // pieces per warp
   static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
   static constexpr int kKeys = (kShort ? 32 : 16) / (D > 128 ? 2 : 1);
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows + 4 * kKeys);
@@ -118,7 +117,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   constexpr int kPieces = Tiles::kPieces, kQueries = Tiles::kQueries, kThreads = Tiles::kThreads;
   extern __shared__ __align__(128) uint4 shared[];
   const Documents &keys = a.mask.keys, &queries = a.mask.queries;
-  const int slot = blockIdx.x;  // causal: tiles with the most queries first
+  const int slot = blockIdx.x;  // with a causal mask, tiles with the most queries come first
   const int document = keys.document_of(slot, Tiles::kRows);
   keys.require_document(document), queries.require_document(document);
   const Span rows = keys.block(document, slot, Tiles::kRows);
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   const uint32_t stages = v.begin + Tile::bytes(Tiles::kRows);
   const Span all = visible.queries_of(rows).tiles(kQueries), seen = visible.queries_of(own).tiles(kQueries);
   const int steps = group * all.size(), first_row = keys.first_row(document) + rows.begin;
-  // Iterates over all query tiles of one head, then of the next.
+  // The loop runs over all query tiles of one head, then of the next.
   const auto tile_after = [&](int t) { return t + 1 < all.end ? t + 1 : all.begin; };
   const auto queries_of = [&](int step) { return Tile{stages + step % 2 * Tiles::kStageBytes}; };
   const auto grad_o_of = [&](int step) { return Tile{queries_of(step).begin + Tile::bytes(kQueries)}; };
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
     }
   };
   Sums<kPieces, Tiles::kColumns> dk, dv;
-  int head = key_head * group;  // of the latest copy
+  int head = key_head * group;  // head of the latest copy
   if (steps > 0) {
     copy_tile<Tiles::kRows, kThreads>(k, a.k, first_row, key_head, rows.size());
     copy_tile<Tiles::kRows, kThreads>(v, a.v, first_row, key_head, rows.size());

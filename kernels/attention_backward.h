@@ -11,7 +11,7 @@ namespace flatshard::cpu {
 
 struct BackwardScratch {
   Tensor k_along, v_along, k_down;  // (Hkv, words)
-  Tensor dk, dv;                    // (Hq, packed rows, D rounded up) f32, of each query head
+  Tensor dk, dv;                    // (Hq, packed rows, D rounded up) f32: the sums of each query head
   Tensor workers;                   // (threads, words)
 };
 
@@ -23,7 +23,7 @@ struct BackwardWorker {
   Word *p_along, *ds_along;                    // (kKeyBlock, words(kQueryBlock))
   Word* ds_down;                               // (words(kKeyBlock), kQueryBlock)
   float* dq;                                   // (kQueryBlock, D rounded up)
-  float lse[kQueryBlock], delta[kQueryBlock];  // in base 2; delta = do o
+  float lse[kQueryBlock], delta[kQueryBlock];  // lse in base 2; delta = do o
 
   static constexpr int64_t kTile = kKeyBlock * kQueryBlock;
   static int64_t size(int64_t D) {
@@ -97,7 +97,7 @@ void load_queries(const AttentionBackward& a, BackwardWorker<T>& w, int64_t row,
     store(w.delta + i,
           row_dots(o + i * a.o.stride(), a.o.stride(), grad_o + i * do_stride, do_stride, lanes, D));
     const Floats lse = load(a.lse.as<float>() + head * a.q.rows() + row + i, lanes) * kLog2e;
-    // Infinity makes p = 2^(s - lse) zero in fully masked rows and past the last row.
+    // An lse of infinity makes p = 2^(s - lse) zero in fully masked rows and past the last row.
     store(w.lse + i, simd::keep_lanes(lse == -kInfinity ? splat(kInfinity) : lse, lanes, kInfinity));
   }
 }

@@ -1,15 +1,14 @@
 // The backward pass of attention on sm_90 (Hopper): the two kernels of attention_backward.cu, each of which
-// owns what it writes, with the products of warpgroups and tensor copies. Two warpgroups compute, 64 rows
-// each, with p and ds as left operands in registers. Heads of more than 128 take more registers than a thread
-// has.
+// owns what it writes, with warpgroup products and tensor copies. Two warpgroups compute 64 rows each, with p
+// and ds as left operands in registers. Heads of more than 128 would take more registers than a thread has.
 //
 //             head    tile               registers: sums, products, operands   shared memory
 //   dq          64    128 q x 128 k           32   64 + 64   16 + 16 + 32      32 + 4 x 32 = 160 KiB
 //               96    128 q x  64 k           48   32 + 32   24 + 24 + 16      48 + 4 x 24 = 144 KiB
 //              128    128 q x  64 k           64   32 + 32   32 + 32 + 16      64 + 4 x 32 = 192 KiB
 //   dk, dv      64    128 k x 128 q      32 + 32   64 + 64   32 + 32           32 + 3 x 33 = 131 KiB
-//               96    128 k x  64 q      48 + 48   32 + 32   16 + 16           48 + 3 x 24.5
-//              128    128 k x  64 q      64 + 64   32 + 32   16 + 16           64 + 3 x 32.5 = 162 KiB
+//               96    128 k x  64 q      48 + 48   32 + 32   16 + 16           48 + 3 x 25 = 123 KiB
+//              128    128 k x  64 q      64 + 64   32 + 32   16 + 16           64 + 3 x 33 = 163 KiB
 //
 // A warpgroup waits for its last products before it begins the next tile; the other one multiplies meanwhile:
 //
@@ -17,7 +16,7 @@
 //   group 0     q k0, do v0 | p, ds | ds k0      | q k1, do v1 | p, ds | ds k1  ...
 //   group 1         q k0, do v0 | p, ds  | ds k0     | q k1, do v1 | p, ds  | ds k1  ...
 //
-// Rows beyond a document's end are those of the next one: their p are zero, like those of masked pairs.
+// Rows beyond a document's end belong to the next document. Their p are zero, like the p of masked pairs.
 
 #include "kernels/attention_sm90.cuh"
 #include "kernels/attention_sm90.h"
@@ -28,11 +27,11 @@ namespace {
 
 constexpr int kConsumers = 2;
 
-// p and ds of products that are in `scores` and `dp`: ds = p (dp - delta), times the slope of a soft cap.
+// Computes p, and the slope of a soft cap, which is a factor of ds = p (dp - delta) slope.
 template <class T>
 struct Scores {
   ScoreCap<T> cap;
-  float scale_log2;  // to scores in base 2: 1 with a soft cap
+  float scale_log2;  // factor to scores in base 2; 1 with a soft cap
 
   __device__ float capped(float product) const { return cap.caps() ? cap.score(product) : product; }
   __device__ float slope(float score) const { return cap.caps() ? cap.slope(score) : 1.0f; }
@@ -44,7 +43,7 @@ struct Scores {
 template <int D>
 struct QueryGradientTiles : Groups<kConsumers> {
   static constexpr int kWarpRows = kPieceRows, kKeys = D <= 64 ? 128 : 64, kStages = 4;
-  using Queries = PanelTile<D, kGroupRows>;  // of a group
+  using Queries = PanelTile<D, kGroupRows>;  // tile of one warpgroup
   using Keys = PanelTile<D, kKeys>;
   static constexpr int kQueryBytes = 2 * kConsumers * Queries::kBytes, kStageBytes = 2 * Keys::kBytes;
   static constexpr int kBytes = kQueryBytes + kStages * kStageBytes + kTileAlignment;
@@ -64,10 +63,10 @@ struct QueryGradientArguments {
   QueryTerms terms;
   Mask mask;
   Scores<T> scores;
-  float scale;  // of products
+  float scale;  // factor of the products
 };
 
-// The left operand of products: the 16 rows of a warp.
+// Loads the left operand of products: the 16 rows of a warp.
 template <int D>
 __device__ void load_operand(uint32_t (&a)[D / 16][4], const PanelTile<D, kGroupRows>& tile, int first_row) {
   const int lane = threadIdx.x % kWarp;
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
     }
   }
   dq.scale(a.scale);
-  // Through the queries of the group, which all of its warps have read.
+  // dq is written through the memory of the group's queries, which all of its warps have read.
   sync_barrier(1 + group, kGroup);
   write_rows(dq, SwizzledTile<T, D>{tiles.queries(group).begin}, group_row, a.dq, block.own_row(), block.head,
              0, block.own_count());
@@ -166,10 +165,10 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
 template <int D>
 struct KeyGradientTiles : Groups<kConsumers> {
   static constexpr int kQueries = D <= 64 ? 128 : 64, kStages = 3;
-  using Keys = PanelTile<D, kGroupRows>;  // of a group
+  using Keys = PanelTile<D, kGroupRows>;  // tile of one warpgroup
   using Queries = PanelTile<D, kQueries>;
   static constexpr int kKeyBytes = 2 * kConsumers * Keys::kBytes, kTileBytes = 2 * Queries::kBytes,
-                       kStageBytes = kTileBytes + 1024;  // with the terms
+                       kStageBytes = kTileBytes + 1024;  // a stage also holds the terms
   static_assert(2 * kQueries * 4 <= 1024);
   static constexpr int kBytes = kKeyBytes + kStages * kStageBytes + kTileAlignment;
 
@@ -178,7 +177,7 @@ struct KeyGradientTiles : Groups<kConsumers> {
   __device__ Keys values(int group) const { return keys(kConsumers + group); }
   __device__ Queries queries(int t) const { return {begin + kKeyBytes + t % kStages * kStageBytes}; }
   __device__ Queries grad_o(int t) const { return {queries(t).begin + Queries::kBytes}; }
-  // kQueries lse, then as many delta.
+  // The address of a tile's terms: kQueries values of lse, then as many of delta.
   __device__ uint32_t terms(int t) const { return queries(t).begin + kTileBytes; }
 };
 
@@ -189,20 +188,21 @@ struct KeyGradientArguments {
   QueryTerms terms;
   Mask mask;
   Scores<T> scores;
-  float scale;  // of products
-  int group;    // query heads of a key head
+  float scale;  // factor of the products
+  int group;    // query heads per key head
 };
 
-// The block's rows of keys, and the tiles of queries that attend to them: of one head, then of the next.
+// The block's rows of keys, and the tiles of queries that attend to them: first all of one head, then of the
+// next.
 template <int D>
 struct KeyBlock {
   using Tiles = KeyGradientTiles<D>;
   Visible visible;
-  Span rows, all;  // empty if the slot is; tiles
+  Span rows, all;  // rows, empty if the slot is empty; range of query tiles
   int document, key_head, first_row, steps;
 
   __device__ KeyBlock(const Mask& mask, int group) {
-    const int slot = blockIdx.x;  // causal: tiles with the most queries first
+    const int slot = blockIdx.x;  // with a causal mask, tiles with the most queries come first
     document = mask.keys.document_of(slot, Tiles::kRows);
     mask.keys.require_document(document), mask.queries.require_document(document);
     rows = mask.keys.block(document, slot, Tiles::kRows);
@@ -213,11 +213,11 @@ struct KeyBlock {
     steps = group * all.size();
   }
   __device__ int head(int step, int group) const { return key_head * group + step / all.size(); }
-  // The first query of the tile, in the document.
+  // The index in the document of the tile's first query.
   __device__ int query(int step) const { return (all.begin + step % all.size()) * Tiles::kQueries; }
 };
 
-// By one thread.
+// Copies all tiles of queries and their do; called by one thread.
 template <class T, int D>
 __device__ void copy_tiles(const KeyGradientArguments<T>& a, const KeyBlock<D>& block,
                            const KeyGradientTiles<D>& tiles, uint64_t* copied,
@@ -240,7 +240,7 @@ __device__ void copy_tiles(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
   }
 }
 
-// By one warp.
+// Copies the terms of all tiles of queries; called by one warp.
 template <class T, int D>
 __device__ void copy_terms(const KeyGradientArguments<T>& a, const KeyBlock<D>& block,
                            const KeyGradientTiles<D>& tiles, Ring<KeyGradientTiles<D>::kStages>& ring) {
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
     });
     wait_for_products<0>(ds);
     const uint32_t terms = tiles.terms(t) + p.column_of(0) * 4;
-    uint32_t of_p[kQueries / 16][4], of_ds[kQueries / 16][4];  // rounded
+    uint32_t of_p[kQueries / 16][4], of_ds[kQueries / 16][4];  // p and ds, rounded
 #pragma unroll
     for (int n = 0; n < kQueries / 8; ++n) {
       const float2 lse = load_two(terms + n * 32), delta = load_two(terms + n * 32 + kQueries * 4);
@@ -336,7 +336,8 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
   dk.scale(a.scale);
   const int own_row = block.first_row + group * kGroupRows + group_row,
             count = block.visible.keys - own_begin;
-  // Through the keys and values of the group, which all of its products have read.
+  // dk and dv are written through the memory of the group's keys and values, which all of its products have
+  // read.
   sync_barrier(1 + group, kGroup);
   write_rows(dk, SwizzledTile<T, D>{tiles.keys(group).begin}, group_row, a.dk, own_row, block.key_head, 0,
              count);

@@ -2,17 +2,14 @@
 // tile of queries of a head, a warp some of its rows, and iterates over tiles of keys. Values are loaded
 // during the product with keys, and keys during the product with values.
 //
-// The tensor cores limit it, and for heads of 64 the exponentials as well: per clock, an SM of sm_90 computes
-// 4096 FLOP of bf16 and 16 exponentials, so a tile of 128 queries and 64 keys takes 512 clocks of
-// exponentials, and of products 1024 clocks for heads of 128 or 512 for heads of 64. The products take longer
-// in practice: mma.sync reaches an estimated 60% of that rate, and only wgmma all of it.
+// The tensor cores limit it, and for heads of 64 the exponentials as well: on sm_90 a tile of 128 queries and
+// 64 keys takes 512 clocks of exponentials, and 1024 clocks of products for heads of 128 or 512 for heads of
+// 64. mma.sync reaches an estimated 60% of the tensor cores' rate; only wgmma reaches all of it.
 //
 // A warp owns 32 queries, so each fragment of 16 x 16 keys or values that it loads from shared memory serves
-// four mma instructions. That is 26 FLOP per byte: 128 bytes per clock suffice for 80% of the tensor cores'
-// rate. For heads of 128, a thread has 128 sums of o and 64 scores in 255 registers, and a block 64 KiB of
-// shared memory, half of it for queries. For heads of 64 it is 217 registers and 32 KiB. Two blocks of 128
-// threads fit on an SM in both cases, two warps per tensor core: one computes exponentials while the other
-// multiplies.
+// four mma instructions: 26 FLOP per byte, enough for 80% of the tensor cores' rate. A block of 128 threads
+// has 255 registers a thread and 64 KiB of shared memory for heads of 128, and 217 and 32 KiB for heads of
+// 64. Two blocks fit on an SM: one computes exponentials while the other multiplies.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
@@ -25,9 +22,9 @@ namespace {
 // Tile sizes are chosen so that sums fit the registers, and one thread block fits shared memory on every GPU.
 template <class T, int D>
 struct ForwardTiles {
-  static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
+  static constexpr bool kShort = sizeof(T) == 2;  // products run on tensor cores
   static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
-  static constexpr int kPieces = kShort && D <= 128 ? 2 : 1;  // per warp
+  static constexpr int kPieces = kShort && D <= 128 ? 2 : 1;  // pieces per warp
   static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
   static constexpr int kKeys = kShort ? 64 : 32;
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(kRows + 2 * kKeys);
@@ -40,7 +37,7 @@ struct ForwardArguments {
   HeadsView<T> q, k, v;
   Mask mask;
   ScoreCap<T> cap;
-  float scale;  // to scores in base 2; 1 with a soft cap
+  float scale;  // factor to scores in base 2; 1 with a soft cap
 };
 
 template <class T, int D>

@@ -10,7 +10,7 @@ namespace flatshard::cpu {
 
 // The packed keys and values that all tasks read, and the workspace of each worker.
 struct ForwardScratch {
-  Tensor k, v;     // k packed along, v packed down; (Hkv, words)
+  Tensor k, v;     // (Hkv, words); k packed along, v packed down
   Tensor workers;  // (threads, words)
 };
 
@@ -63,11 +63,11 @@ struct ForwardWorker {
 // A block of queries that share the keys and values of one head of a document.
 template <class T>
 struct ForwardBlock {
-  const T* q;  // of the first query; the next one is q_stride values on
+  const T* q;  // first query; the next one is q_stride values further
   T* o;
   float* lse;  // may be null
   int64_t q_stride, o_stride;
-  const Word *k, *v;  // of the document's first key; packed along, and down
+  const Word *k, *v;  // the document's first key and value; k packed along, v packed down
   Rows queries;
   Visible mask;
   int64_t D;

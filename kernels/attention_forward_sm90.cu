@@ -1,5 +1,5 @@
-// The forward pass of attention on sm_90 (Hopper): as attention_forward.cu, with the products of warpgroups,
-// which read shared memory themselves, and tensor copies by a warp that does nothing else.
+// The forward pass of attention on sm_90 (Hopper), as in attention_forward.cu but with warpgroup products,
+// which read shared memory themselves, and with tensor copies by a warp that does nothing else.
 //
 //   head    queries x keys   consumers   registers: o, scores, p, all   shared memory: q + 2 (k + v)
 //    64        192 x 128         3           32  64  32   160               24 +  64 =  88 KiB
@@ -8,15 +8,15 @@
 //   256        128 x  64         2          128  32  16   232               64 + 128 = 192 KiB
 //
 // While a warpgroup computes the exponentials of one tile of keys, its product with the previous tile of
-// values runs; and the warpgroups take turns (ping-pong), so that the exponentials of one overlap the
-// products of the other:
+// values runs. The warpgroups also take turns (ping-pong), so that the exponentials of one overlap the
+// products of another:
 //
 //   copier      k0  k1  v0  k2  v1  k3  v2  ...           k and v have a ring of two stages each
 //   group 0     q k1, p0 v0 | softmax 1       | q k2, p1 v1 | softmax 2       ...
 //   group 1                 | q k1, p0 v0     | softmax 1   | q k2, p1 v1     ...
 //
-// Tiles of keys are visited from the last to the first. Rows beyond a document's end are those of the next
-// one: their scores are masked, so its values do not count.
+// Tiles of keys are visited from the last to the first. Rows beyond a document's end belong to the next
+// document: their scores are masked, so their values do not count.
 
 #include "kernels/attention_sm90.cuh"
 #include "kernels/attention_sm90.h"
@@ -31,7 +31,7 @@ struct ForwardTiles : Groups<D <= 64 ? 3 : 2> {
   static constexpr int kConsumers = Of::kRows / kGroupRows, kWarpRows = kPieceRows;
   static constexpr int kKeys = D > 128 ? 64 : 128, kStages = 2;
   static constexpr bool kTakesTurns = D <= 128;
-  using Queries = PanelTile<D, kGroupRows>;  // of a group
+  using Queries = PanelTile<D, kGroupRows>;  // tile of one warpgroup
   using Keys = PanelTile<D, kKeys>;
   static constexpr int kQueryBytes = kConsumers * Queries::kBytes;
   static constexpr int kBytes = kQueryBytes + 2 * kStages * Keys::kBytes + kTileAlignment;
@@ -44,7 +44,7 @@ struct ForwardArguments {
   CUtensorMap q, k, v;
   Mask mask;
   ScoreCap<T> cap;
-  float scale;  // to scores in base 2; 1 with a soft cap
+  float scale;  // factor to scores in base 2; 1 with a soft cap
 };
 
 template <int D>
@@ -69,8 +69,8 @@ struct ForwardBarriers {
   Ring<ForwardTiles<D>::kStages> keys, values;
 };
 
-// By one thread: copies the queries of the block, and its `count` tiles of keys and values, the one at row
-// `last` first.
+// Copies the queries of the block, and its `count` tiles of keys and values, beginning with the tile at row
+// `last`. Called by one thread.
 template <class T, int D>
 __device__ void copy_all(const ForwardArguments<T>& a, const QueryBlock<ForwardTiles<D>>& block,
                          const ForwardShared<D>& shared, ForwardBarriers<D>& barriers, int last, int count) {
@@ -115,7 +115,7 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
   using Tiles = ForwardTiles<D>;
   constexpr int kKeys = Tiles::kKeys;
   const int group = __shfl_sync(0xffffffffu, Tiles::group(), 0);
-  const bool speaks = threadIdx.x % kWarp == 0;  // for its warp
+  const bool speaks = threadIdx.x % kWarp == 0;  // this lane arrives for its warp
   const Turns<Tiles::kConsumers> turns{group};
   const auto q = shared.queries(group);
   const int own_begin = block.own().begin;
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::kThreads, 1)
     if (threadIdx.x % 4 == 0 && row < block.own_count())
       a.lse[static_cast<int64_t>(block.head) * a.mask.queries.rows + block.own_row() + row] = lse;
   });
-  // Through the queries of the group, which all of its warps have read.
+  // o is written through the memory of the group's queries, which all of its warps have read.
   sync_barrier(1 + Tiles::kConsumers + Tiles::group(), kGroup);
   write_rows(o, SwizzledTile<T, D>{shared.queries(Tiles::group()).begin}, block.warp_row % kGroupRows, a.o,
              block.own_row(), block.head, 0, block.own_count());

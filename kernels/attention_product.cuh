@@ -1,7 +1,7 @@
 #pragma once
-// The two matrix products of attention, per warp: on tensor cores for bf16 and f16, with fused multiply-adds
-// for f32. Operands are tiles in shared memory. Sums stay in the registers of their lanes, also as the left
-// operand of the second product.
+// The two matrix products of attention, computed by a warp: on tensor cores for bf16 and f16, with fused
+// multiply-adds for f32. Operands are tiles in shared memory. Sums stay in the registers of their lanes, also
+// when they are the left operand of the second product.
 
 #include "kernels/attention_tile.cuh"
 
@@ -91,7 +91,8 @@ __device__ void multiply_along(Sums<1, kColumns>& sums, const SwizzledTile<float
   }
 }
 
-// Each lane holds p for its own columns; the four lanes of a row exchange them by shuffles.
+// The product for f32. Each lane holds p for its own columns; the four lanes of a row exchange them by
+// shuffles.
 template <int D, int kColumns, int kOut>
 __device__ void multiply_down(Sums<1, kOut>& sums, const Sums<1, kColumns>& p,
                               const SwizzledTile<float, D>& b, int first_column) {

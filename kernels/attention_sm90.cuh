@@ -1,7 +1,7 @@
 #pragma once
-// Shared by the forward and backward pass of attention on sm_90: a block has warpgroups that compute, 64 rows
-// of its tile each, and after them one that copies: its first thread starts tensor copies into rings of
-// tiles.
+// Shared by the forward and backward pass of attention on sm_90. A block has warpgroups that compute, 64 rows
+// of its tile each, and after them a warpgroup that copies: its first thread starts tensor copies into rings
+// of tiles.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/tensor_copy.cuh"
@@ -9,7 +9,7 @@
 
 namespace flatshard::cuda {
 
-inline constexpr int kTileAlignment = 1024;  // in shared memory, of a PanelTile
+inline constexpr int kTileAlignment = 1024;  // alignment of a PanelTile in shared memory
 
 // Blocks of kConsumers warpgroups that compute and one that copies share the registers of a multiprocessor.
 template <int kConsumers>
@@ -27,11 +27,11 @@ __device__ inline uint32_t first_tile(const void* memory) {
   return (shared_address(memory) + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
 }
 
-// What the two rows of a lane attend to, or are attended to by, of a document's rows.
+// For each of a lane's two rows, the span of the document's rows that it attends to, or that attend to it.
 struct LaneSpans {
   Span of[2];
 
-  // Whether no pair of the warp's rows and the tile's is masked.
+  // Returns whether no pair of a row of the warp and a row of the tile is masked.
   __device__ bool cover(const Span& tile) const {
     return __all_sync(0xffffffffu, of[0].covers(tile) && of[1].covers(tile));
   }
@@ -42,18 +42,18 @@ __device__ void pin(Sums<1, kColumns>& sums) {
   sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });
 }
 
-// Of heads of a 16-bit type.
+// The address of the first element of heads of a 16-bit type.
 inline void* begin_of(const Heads& heads) {
   return heads.of.dtype == DType::bf16 ? static_cast<void*>(heads.at<bf16>(0, 0)) : heads.at<f16>(0, 0);
 }
 
-// Whether tensor copies can read these heads: rows and heads begin at multiples of 16 bytes.
+// Returns whether tensor copies can read these heads: rows and heads must begin at multiples of 16 bytes.
 inline bool copies_boxes(const Heads& heads) {
   return size_of(heads.of.dtype) == 2 && heads.head_size() % 8 == 0 && heads.rows() > 0 &&
          reinterpret_cast<uintptr_t>(begin_of(heads)) % 16 == 0;
 }
 
-// Boxes of `rows` rows and `columns` columns of one head, swizzled as a PanelTile.
+// The map for boxes of `rows` rows and `columns` columns of one head, swizzled like a PanelTile.
 inline CUtensorMap map_of_heads(const Heads& heads, int rows, int columns) {
   static const EncodeTensorMap encode = tensor_map_encoder();
   const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
@@ -81,19 +81,19 @@ __device__ void load_tile(const PanelTile<D, kRows>& to, const CUtensorMap& map,
   for (int p = 0; p < to.kPanels; ++p) load_box(to.panel(p), map, p * to.kPanel, head, row, full);
 }
 
-// sums (64, N) = a b^T, of 64 rows of a.
+// sums (64, N) = a b^T, for 64 rows of a.
 template <class T, int D, int kRows, int N>
 __device__ void multiply_along(Sums<1, N>& sums, const PanelTile<D, kRows>& a, const PanelTile<D, N>& b) {
 #pragma unroll
   for (int d = 0; d < D; d += 16) multiply<T>(sums.flat(), a.along(0, d), b.along(0, d), d > 0);
 }
-// The same with the left operand in registers.
+// sums (64, N) = a b^T, with a in registers.
 template <class T, int D, int N>
 __device__ void multiply_along(Sums<1, N>& sums, const uint32_t (&a)[D / 16][4], const PanelTile<D, N>& b) {
 #pragma unroll
   for (int d = 0; d < D; d += 16) multiply<T, false>(sums.flat(), a[d / 16], b.along(0, d), d > 0);
 }
-// sums (64, D) += p b, of K rows of b.
+// sums (64, D) += p b, for K rows of b.
 template <class T, int D, int K>
 __device__ void multiply_down(Sums<1, D>& sums, const uint32_t (&p)[K / 16][4], const PanelTile<D, K>& b) {
 #pragma unroll
@@ -108,7 +108,7 @@ __device__ void multiply_down(Sums<1, D>& sums, const uint32_t (&p)[K / 16][4], 
   }
 }
 
-// Rounds sums to the left operand of a product.
+// Rounds sums to T, as the left operand of a product.
 template <class T, int N>
 __device__ void round_to(uint32_t (&p)[N / 16][4], const Sums<1, N>& sums) {
 #pragma unroll

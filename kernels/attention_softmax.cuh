@@ -10,13 +10,13 @@ namespace flatshard::cuda {
 template <int kPieces>
 struct Softmax {
   static constexpr int kRows = 2 * kPieces;
-  float maximum[kRows], sum[kRows];  // sum: over the columns of this lane only
+  float maximum[kRows], sum[kRows];  // sum covers only the columns of this lane
 
   __device__ Softmax() {
     for (int r = 0; r < kRows; ++r) maximum[r] = -INFINITY, sum[r] = 0.0f;
   }
 
-  // What a new maximum leaves of the sums before it, per row.
+  // The factor of the previous sums under the new maximum, for each row.
   struct Kept {
     float share[kRows];
     bool all = true;  // every share is 1

@@ -1,18 +1,18 @@
 #pragma once
-// What the backward pass of attention on a GPU needs of each query beside q, o and do: computed by the kernel
-// of dq, which runs first, and read by the kernel of dk and dv.
+// The terms of each query that the backward pass of attention on a GPU needs beside q, o and do. The kernel
+// of dq, which runs first, computes them; the kernel of dk and dv reads them.
 
 #include "kernels/attention_tile.cuh"
 
 namespace flatshard::cuda {
 
-// Per query, (Hq, rows) f32: written by the first kernel, read by the second.
+// The terms of each query, (Hq, rows) f32: the first kernel writes them, the second reads them.
 struct QueryTerms {
-  float* lse;    // in base 2; +inf for a fully masked row, so that its p are zero
+  float* lse;    // lse in base 2; +inf for a fully masked row, so that its p are zero
   float* delta;  // do o
 };
 
-// Of a (2, Hq, rows) tensor.
+// The two terms in a (2, Hq, rows) tensor.
 inline QueryTerms query_terms(const Tensor& terms) {
   float* lse = terms.as<float>();
   return {lse, lse + terms.size() / 2};

@@ -29,9 +29,9 @@ __device__ inline float coarse_tanh(float x) {
 // The soft cap of scores, in base 2: a product of queries and keys of T becomes `outer` tanh(`inner`
 // product).
 //
-// With T of 16 bits, tanh is the coarse one: a cap costs one more special function per score, not two. It
-// errs by up to 2^-11 of a score, as does the rounding of queries to f16, and an eighth of that to bf16. Both
-// passes use the same.
+// If T has 16 bits, it uses coarse_tanh, so a cap takes one more special function per score, not two. It errs
+// by up to 2^-11 of a score, as much as the rounding of queries to f16, and an eighth of their rounding to
+// bf16. Both passes use the same function.
 template <class T>
 struct ScoreCap {
   float inner, outer, inverse_outer;  // 0: none
@@ -41,7 +41,7 @@ struct ScoreCap {
     const float x = inner * product;
     return outer * (sizeof(T) == 2 ? coarse_tanh(x) : tanh_of(x));
   }
-  // The derivative by inner product, over outer; 0 where a score is masked.
+  // The derivative by `inner` times the product, divided by `outer`; 0 if the score is masked.
   __device__ float slope(float score) const {
     const float share = fmaxf(score * inverse_outer, -1.0f);
     return fmaf(-share, share, 1.0f);
@@ -50,7 +50,7 @@ struct ScoreCap {
 
 // --- rows
 
-// Rows [begin, end), relative to the document's first; or a range of tiles.
+// Rows [begin, end), relative to the document's first row; or a range of tiles.
 struct Span {
   int begin, end;
 
@@ -67,7 +67,7 @@ struct Documents {
   const int32_t* boundaries;
   int count, rows;
 
-  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)), of which some are
+  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)). Some slots are
   // empty. The slots of document d start at boundaries[d] / size + d.
   int slots(int size) const { return rows / size + count; }
   __device__ int first_row(int document) const { return boundaries[document]; }
@@ -84,27 +84,28 @@ struct Documents {
     const int begin = (slot - first_row(document) / size - document) * size;
     return {begin, min(length(document), begin + size)};
   }
-  // Aborts the kernel if the boundaries exceed the tensor.
+  // Traps if the boundaries exceed the tensor.
   __device__ void require_document(int document) const {
     require(boundaries[0] == 0 && boundaries[count] == rows && first_row(document) >= 0 &&
             length(document) >= 0 && boundaries[document + 1] <= rows);
   }
 };
 
-// Which keys of a document its queries attend to.
+// Determines which keys of a document its queries attend to.
 struct Visible {
   int queries, keys;
   bool causal;
-  int window;  // larger than any distance if there is none
+  int window;  // larger than any distance if there is no window
 
-  __device__ int shift() const { return keys - queries; }  // query i has position i + shift
+  __device__ int shift() const { return keys - queries; }  // query i has the position i + shift
   __device__ bool attends(int query, int key) const {
     const int distance = query + shift() - key;
     return key < keys && (!causal || (distance >= 0 && distance < window));
   }
-  // The rows that exist.
+  // The rows of a span that exist.
   __device__ Span existing(Span rows) const { return {rows.begin, min(queries, rows.end)}; }
-  // A span that contains all keys some query of `rows` attends to; and all queries that attend to some key.
+  // A span that contains all keys to which some query of `rows` attends. queries_of() is the reverse: all
+  // queries that attend to some key of a span.
   __device__ Span keys_of(Span rows) const {
     if (rows.size() == 0) return {0, 0};
     if (!causal) return {0, keys};
@@ -117,7 +118,7 @@ struct Visible {
   }
   __device__ Span keys_of(int query) const { return keys_of(Span{query, query + 1}); }
   __device__ Span queries_of(int key) const { return queries_of(Span{key, key + 1}); }
-  // Whether no pair of these queries and keys is masked.
+  // Returns whether no pair of these queries and keys is masked.
   __device__ bool unmasked(Span rows, Span of_keys) const {
     if (of_keys.end > keys) return false;
     return !causal ||
@@ -140,10 +141,10 @@ struct Mask {
 template <class Tiles>
 struct QueryBlock {
   Visible visible;
-  Span rows;  // empty if the slot is
+  Span rows;  // empty if the slot is empty
   int document, key_head, head;
-  int first_row;  // of `rows`, in the tensors
-  int warp_row;   // first row of the warp, in the tile
+  int first_row;  // first row of `rows` in the tensors
+  int warp_row;   // first row of the warp in the tile
 
   __device__ explicit QueryBlock(const Mask& mask) {
     const Documents &queries = mask.queries, &keys = mask.keys;
@@ -156,11 +157,11 @@ struct QueryBlock {
     first_row = queries.first_row(document) + rows.begin;
     warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
   }
-  // The rows of the warp, of which own_count() exist; the first is row own_row() of the tensors.
+  // The rows of the warp, of which own_count() exist. The first one is row own_row() of the tensors.
   __device__ Span own() const { return {rows.begin + warp_row, rows.begin + warp_row + Tiles::kWarpRows}; }
   __device__ int own_count() const { return visible.queries - rows.begin - warp_row; }
   __device__ int own_row() const { return first_row + warp_row; }
-  // The tiles of keys that the block attends to, and those that the warp does.
+  // The tiles of keys that the block attends to, and the tiles that the warp attends to.
   __device__ Span seen() const { return visible.keys_of(rows).tiles(Tiles::kKeys); }
   __device__ Span seen_by_warp() const {
     return visible.keys_of(visible.existing(own())).tiles(Tiles::kKeys);
@@ -170,7 +171,7 @@ struct QueryBlock {
 // --- tiles of rows
 
 template <class T>
-struct HeadsView {  // of a (T, H, D) tensor
+struct HeadsView {  // a view of a (T, H, D) tensor
   T* data;
   int64_t stride;
   int head_size;
@@ -203,9 +204,9 @@ __device__ void store_chunk(const HeadsView<T>& to, int64_t row, int head, int c
     if (column + i < to.head_size) to.at(row, head)[column + i] = chunk.element[i];
 }
 
-// Copies the chunks of a tile from kFirst on, for a view that is chunked. The columns are split into parts
-// whose number of chunks is a power of two. A thread copies one chunk of every kStep-th row of a part, so its
-// places and sources are constant distances apart.
+// Copies the chunks of a tile from kFirst on, for a chunked view. The columns are split into parts whose
+// number of chunks is a power of two. A thread copies one chunk of every kStep-th row of a part, so its
+// sources, and its places in the tile, are constant distances apart.
 template <int kRows, int kThreads, int kFirst, class T, int D>
 __device__ void copy_chunks(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row,
                             int head, int count) {
@@ -213,9 +214,9 @@ __device__ void copy_chunks(const SwizzledTile<T, D>& to, const HeadsView<T>& fr
   constexpr unsigned kPart = std::bit_floor(static_cast<unsigned>(Tile::kChunks - kFirst));
   constexpr int kStep = kThreads / kPart;
   static_assert(kThreads % kPart == 0 && (kRows % kStep == 0 || kRows < kStep));
-  const int row = threadIdx.x / kPart, chunk = kFirst + threadIdx.x % kPart;  // unsigned: shifts
+  const int row = threadIdx.x / kPart, chunk = kFirst + threadIdx.x % kPart;  // unsigned, so these are shifts
   const int column = chunk * Tile::kChunk;
-  const int remaining = column < from.head_size ? count - row : 0;  // rows that exist, from `row` on
+  const int remaining = column < from.head_size ? count - row : 0;  // number of existing rows from `row` on
   const T* source = from.at(first_row + row, head) + column;
   const uint32_t place = to.at(row, chunk);
   if (kRows >= kStep || row < kRows)
@@ -226,7 +227,7 @@ __device__ void copy_chunks(const SwizzledTile<T, D>& to, const HeadsView<T>& fr
     copy_chunks<kRows, kThreads, kFirst + kPart>(to, from, first_row, head, count);
 }
 
-// The same for a view that is not chunked, through registers.
+// Copies a tile through registers, for a view that is not chunked.
 template <int kRows, int kThreads, class T, int D>
 __device__ void copy_elements(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row,
                               int head, int count) {
@@ -253,19 +254,19 @@ __device__ void copy_tile(const SwizzledTile<T, D>& to, const HeadsView<T>& from
 
 // --- sums of products
 
-// A (16 kPieces, kColumns) matrix of sums, spread over a warp as by mma: lane l holds rows l / 4 and l / 4 +
-// 8 of each piece of 16, and columns 2 (l % 4) and 2 (l % 4) + 1 of each 8.
+// A (16 kPieces, kColumns) matrix of sums, distributed over a warp as mma does: lane l holds rows l / 4 and 8
+// + l / 4 of each piece of 16, and columns 2 (l % 4) and 2 (l % 4) + 1 of each 8.
 template <int kPieces, int kColumns>
 struct Sums {
   static constexpr int kRowsOfLane = 2 * kPieces, kColumnsOfLane = kColumns / 4;
   float at[kPieces][kColumns / 8][4];  // two columns of the first row, two of the second
 
   __device__ Sums() : at{} {}
-  // Without values, for a product that does not add to them.
+  // Constructs uninitialized sums, for a product that does not add to them.
   struct Unset {};
   explicit __device__ Sums(Unset) {}
 
-  // The sums of kCount columns from `first` on, for an instruction that takes them all.
+  // The sums of kCount columns from `first` on as one array, for an instruction that takes all of them.
   template <int kCount = kColumns>
   __device__ float (&flat(int first = 0))[kCount / 2] {
     static_assert(kPieces == 1);

@@ -25,7 +25,7 @@ using tile::words;
 
 inline constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;
 inline constexpr int64_t kPackBlock = 256;     // rows in one packing task
-inline constexpr int64_t kMaskedQueries = 32;  // in a partly masked tile: fewer masked pairs are computed
+inline constexpr int64_t kMaskedQueries = 32;  // queries of a masked tile: fewer masked pairs are computed
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
@@ -51,7 +51,7 @@ struct Documents {
   int64_t length(int64_t document) const { return boundaries[document + 1] - boundaries[document]; }
   int64_t rows() const { return boundaries[count]; }
 
-  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)), of which some are
+  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)). Some slots are
   // empty. The slots of document d start at boundaries[d] / size + d.
   int64_t slots(int64_t size) const { return rows() / size + count; }
   Rows block(int64_t slot, int64_t size) const {
@@ -72,7 +72,7 @@ struct Documents {
 template <class T>
 struct Packed {
   Word* data;
-  int64_t rows, D;  // rows: packed_rows() of the tensor
+  int64_t rows, D;  // `rows` is packed_rows() of the tensor
 
   static int64_t size_along(int64_t rows, int64_t D) { return rows * words<T>(D); }
   static int64_t size_down(int64_t rows, int64_t D) { return words<T>(rows) * round_up(D, kWidth); }
@@ -113,7 +113,7 @@ void for_each_block(const Heads& x, const Documents& documents, Pack&& pack) {
 
 // The mask of one document.
 struct Visible {
-  int64_t keys, shift;  // query i has position step i + shift
+  int64_t keys, shift;  // query i has the position step * i + shift
   bool causal;
   int64_t window;
   int64_t step = 1;  // 0: all queries are heads of one token
@@ -128,7 +128,7 @@ struct Visible {
   int64_t end(const Rows& queries) const {
     return causal ? std::clamp<int64_t>(position(queries.end - 1) + 1, 0, keys) : keys;
   }
-  // Whether every query of the block attends to every key in [first, last).
+  // Returns whether every query of the block attends to every key in [first, last).
   bool unmasked(const Rows& queries, int64_t first, int64_t last) const {
     if (!causal) return true;
     return last - 1 <= position(queries.begin) && (window == 0 || first > position(queries.end - 1) - window);
@@ -170,7 +170,7 @@ inline void cap_scores(float* scores, int64_t queries, int64_t keys, float scale
 inline void mask_scores(float* scores, const Visible& mask, const Rows& queries, int64_t first_key,
                         int64_t keys) {
   constexpr Ints kIndex{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  // Exceeds every distance of two positions, and keeps differences within 32 bits.
+  // The limit exceeds every distance of two positions, and keeps differences within 32 bits.
   const int64_t window =
       mask.window > 0 ? std::min<int64_t>(mask.window, int64_t{1} << 30) : int64_t{1} << 30;
   for (int64_t i = 0; i < queries.size(); i += kWidth) {

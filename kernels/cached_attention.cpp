@@ -29,7 +29,7 @@ Heads rows_of(const Heads& x, int64_t begin, int64_t end) {
   return part;
 }
 
-// y (rows, heads, D) = the heads, which may be columns of wider rows.
+// y (rows, heads, D) = x, which may be columns of wider rows.
 void append_rows(Stream& stream, const Tensor& y, const Heads& x) {
   const int64_t rows = x.rows(), width = x.count * x.head_size();
   const Tensor all = x.of.view({rows, x.stride()});
@@ -38,7 +38,7 @@ void append_rows(Stream& stream, const Tensor& y, const Heads& x) {
                 .x_stride = x.stride()});
 }
 
-// On a GPU: one launch of attention per text: the kernel reads the cached rows where they are.
+// Launches attention for one text on a GPU. The kernel reads the rows in the cache.
 void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const CachedText& text,
                  int64_t row) {
   const ArenaScope scope(scratch);
@@ -64,14 +64,14 @@ void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const
 namespace cpu {
 namespace {
 
-// Packs the text's new keys and values, its rows from `row` on, after those in the cache.
+// Packs the text's new keys and values, which begin at row `row`, after the ones in the cache.
 template <class T>
 void append(const CachedAttention& a, const CachedText& text, int64_t row, int64_t head) {
   const int64_t D = a.k.head_size(), past = text.past;
   const Packed<T> k{text.cache.k.as<Word>(), text.cache.capacity, D},
       v{text.cache.v.as<Word>(), text.cache.capacity, D};
   tile::pack_along(k.along(head, past), a.k.at<T>(row, head), a.k.stride(), text.rows, D);
-  const int64_t fills = past % tile::kPerWord<T>;  // rows that complete a pair
+  const int64_t fills = past % tile::kPerWord<T>;  // number of rows that complete a pair
   if constexpr (tile::kPerWord<T> == 2)
     if (fills > 0) tile::complete_pairs(v.down(head, past - 1), a.v.at<T>(row, head), D);
   if (text.rows > fills)
@@ -79,8 +79,8 @@ void append(const CachedAttention& a, const CachedText& text, int64_t row, int64
                     D);
 }
 
-// A text's queries in blocks: of the rows of one head; or, for a single row, of the heads that share their
-// keys, which would otherwise leave most lanes of a block empty.
+// A text's queries in blocks. A block contains rows of one head. For a single row it contains the heads that
+// share their keys, because one head would leave most lanes empty.
 struct Blocks {
   Blocks(const CachedAttention& a, const CachedText& text)
       : single(text.rows == 1),
@@ -96,7 +96,7 @@ struct Blocks {
 template <class T>
 void forward_block_of(const CachedAttention& a, const CachedText& text, int64_t row, const Blocks& blocks,
                       int64_t block, ForwardWorker<T>& worker) {
-  const int64_t D = a.q.head_size(), head = block / blocks.per_head;  // of the keys, or of the queries
+  const int64_t D = a.q.head_size(), head = block / blocks.per_head;  // key head if single, else query head
   const int64_t begin = block % blocks.per_head * kQueryBlock;
   const int64_t key_head = blocks.single ? head : head / blocks.group;
   const int64_t at_row = blocks.single ? row : row + begin;

@@ -1,8 +1,8 @@
 #pragma once
-// Attention of texts that grow, for generation: the formula of attention.h, causal, over the keys and values
-// of a text's earlier tokens, which a cache keeps, and of its new tokens, which are added to it. On the CPU
-// the cache stores keys and values as the product of attention reads them, so that a new token packs only its
-// own. On a GPU it stores their rows.
+// Attention of growing texts, for generation: the causal attention of attention.h over the keys and values of
+// a text's earlier tokens, which a cache keeps, and of its new tokens, which are added to the cache. On the
+// CPU the cache stores keys and values in the layout of attention's products, so that only new tokens are
+// packed. On a GPU it stores their rows.
 //
 // The bits of a text's rows depend neither on the other texts of the call nor on how its tokens are divided
 // into calls.
@@ -26,16 +26,16 @@ CachedKeys alloc_cached_keys(Arena& arena, DType dtype, int64_t heads, int64_t D
 struct CachedText {
   CachedKeys cache;
   int64_t past, rows;
-  Tensor boundaries;  // (4) i32: 0, rows, 0, past + rows; read on a GPU only
+  Tensor boundaries;  // (4) i32: 0, rows, 0, past + rows; used only on a GPU
 };
 
 struct CachedAttention {
   Heads o;        // (T, Hq, D)
-  Heads q, k, v;  // of the new tokens of all texts, in order
+  Heads q, k, v;  // the new tokens of all texts, in order
   std::vector<CachedText> texts;
-  int64_t window = 0;  // as in attention.h
+  int64_t window = 0;  // see attention.h
   float scale;
-  float softcap = 0;  // as in attention.h
+  float softcap = 0;  // see attention.h
 };
 
 void cached_attention_forward(Stream& stream, Arena& scratch, const CachedAttention& a);

@@ -44,7 +44,7 @@ void check_targets(const Tensor& targets, int64_t V) {
     check(target[n] < V, "target ", target[n], " at ", n, " is outside the vocabulary of ", V);
 }
 
-// Columns per update of the running maximum: a block fits the L1 cache.
+// Columns per update of the running maximum; so many fit the L1 cache.
 constexpr int64_t kColumnBlock = 1024;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
@@ -75,7 +75,7 @@ RowSums row_sums(const T* x, int64_t V) {
   return {highest, sum(exps * exp(max_so_far - highest))};
 }
 
-// dlogits of one row of V valid columns; x and dx may be the same.
+// Computes dlogits of one row of V valid columns; x and dx may be the same.
 template <class T, class D>
 void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums,
                   float softcap) {

@@ -1,18 +1,16 @@
-// Cross-entropy on the GPU. A thread block owns a row. The first pass computes its maximum and sums, where
+// Cross-entropy on the GPU. A thread block owns a row. The first pass computes its maximum and sum, where
 // each thread has its own running maximum; the second pass writes the gradient, which may be in place of the
 // logits.
 //
-// Memory bandwidth limits it: a logit in fp32 and its gradient in bf16 are 6 bytes, and take 32 instructions
-// of PTX, of a budget of 38 (flat.cuh). A block has 1024 threads of 32 registers, so two of them, with all
-// 2048 threads and 32 KiB in flight, fit on an SM; the sums over a row take 256 bytes of shared memory. The
-// rows of 132 SMs, of 50257 logits in fp32, are 53 MB, which an L2 cache of 60 MB keeps for the second pass:
-// memory moves 6 bytes per logit. Rows of 128256 logits are 135 MB, and are read twice: 10 bytes.
+// Memory bandwidth limits it: a logit in fp32 and its gradient in bf16 are 6 bytes and take 32 instructions
+// of PTX, of a budget of 38 (flat.cuh). A block has 1024 threads of 32 registers and 256 bytes of shared
+// memory, so two fit on an SM, with 32 KiB in flight. The second pass finds rows of 50257 logits in an L2
+// cache of 60 MB; it reads rows of 128256 from memory again, which makes 10 bytes per logit.
 //
-// Rows are not kept in shared memory. 227 KB hold 58000 logits, so the rows that fit in one block's are those
-// that the L2 cache already keeps, and a block would have an SM to itself, without another one that reads
-// while it waits at a barrier. Longer rows would need a cluster of blocks. The second reading of 151936
-// logits takes 0.18 us per token at 3.35 TB/s: 2.7% of a training step of Qwen2.5-0.5B at the 149500 tokens
-// per second that LLM.Q publishes for an H100, and 0.25% of one of the model with 7e9 parameters.
+// Rows are not kept in shared memory: it holds 58000 logits, and rows of that size stay in the L2 cache
+// anyway. Longer rows would need a cluster of blocks. The second reading of 151936 logits takes an estimated
+// 0.18 us per token on an H100: 2.7% of a training step of Qwen2.5-0.5B, and 0.25% of one with 7e9
+// parameters.
 
 #include <algorithm>
 #include <limits>
@@ -23,7 +21,7 @@
 namespace flatshard::cuda {
 namespace {
 
-// Large, so that few rows are active and the second pass mostly hits the caches.
+// The blocks are large, so that few rows are active and the second pass mostly hits the caches.
 constexpr int kThreads = 1024;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
@@ -86,12 +84,12 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
     return;
   }
   const float weight = r.target_weights[row], target_logit = to_float(x[target]);
-  const RowSums sums = row_sums<T, N>(x, V);  // its barriers let all threads read the target's logit
+  const RowSums sums = row_sums<T, N>(x, V);  // its barriers let all threads read the target's logit first
   if (threadIdx.x == 0) r.loss[row] = weight * (logf(sums.exps) + (sums.max - target_logit));
   if (!dx) return;
   const float scale = weight / sums.exps;
   const auto gradient = [&](int64_t column, float logit) {
-    const float share = __fmul_rn(__expf(logit - sums.max), scale);  // rounded in every column alike
+    const float share = __fmul_rn(__expf(logit - sums.max), scale);  // rounded alike in every column
     return column == target ? share - weight : share;
   };
   if (r.inverse_cap == 0) return write_row<N>(dx, x, r.columns, V, gradient);

@@ -5,9 +5,9 @@
 // With a soft cap, the logits are the y of softcap (elementwise.h), and dlogits is the gradient of its x:
 //   dlogits = weight (softmax(x) - onehot(target)) (1 - (x / softcap)^2)
 // A negative target (-100, by custom) is ignored: its loss and gradient are 0, whatever the logits. Columns
-// from valid_vocab on pad the vocabulary: they count nowhere, and their gradient is 0. A target outside the
-// vocabulary is an Error before anything is written; on a GPU the kernel stops itself there, an Error that
-// names none.
+// from valid_vocab on pad the vocabulary: the loss ignores them, and their gradient is 0. A target outside
+// the vocabulary throws an Error before anything is written; on a GPU the kernel traps, and the Error names
+// no target.
 //
 // The sums of a row run over its columns in a fixed order, in fp32.
 
@@ -26,7 +26,7 @@ struct CrossEntropyForward {
 
 // Computes the loss as well, at no extra cost.
 struct CrossEntropyBackward {
-  Tensor dlogits;           // (N, V), of any float dtype; may be the tensor of the logits
+  Tensor dlogits;           // (N, V), any float dtype; may be the tensor of the logits
   Tensor loss;              // (N) f32
   Tensor logits;            // (N, V)
   Tensor targets;           // (N) i32
@@ -35,8 +35,8 @@ struct CrossEntropyBackward {
   float softcap = 0;        // 0: none
 };
 
-// Throws Error, in stream order, if a target is outside a vocabulary of V. For callers that compute in
-// chunks.
+// Throws an Error, in stream order, if a target is outside a vocabulary of V. Callers that compute in chunks
+// check all targets first.
 void check_targets(Stream& stream, const Tensor& targets, int64_t V);
 
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a);
@@ -49,7 +49,7 @@ double flops(const CrossEntropyBackward& a);
 
 namespace cuda {
 void check_targets(Stream& stream, const Tensor& targets, int64_t V);
-// For both directions: without a gradient if a.dlogits is empty.
+// Both directions: computes no gradient if a.dlogits is empty.
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 }  // namespace cuda
 

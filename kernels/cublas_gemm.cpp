@@ -1,5 +1,5 @@
-// Matrix products on the GPU with cuBLASLt. It is column-major: a row-major c = a b is its product c^T = b^T
-// a^T of the same memory.
+// Matrix products on the GPU with cuBLASLt. The library is column-major, so a row-major c = a b is computed
+// as c^T = b^T a^T of the same memory.
 
 #include <algorithm>
 #include <bit>
@@ -59,7 +59,7 @@ struct Product {
   bool operator<(const Product& other) const { return key() < other.key(); }
 };
 
-// C of cuBLASLt, which it reads only if there is an addend.
+// The operand C of cuBLASLt, which is read only if there is an addend.
 const Tensor& addend_or_c(const Gemm& g) { return g.addend.empty() ? g.c : g.addend; }
 
 Product product_of(Device device, const Gemm& g) {
@@ -81,7 +81,7 @@ Product product_of(Device device, const Gemm& g) {
           .align_addend = alignment_of(addend_or_c(g).data)};
 }
 
-// A product as described to cuBLASLt, and its best algorithm by the heuristics of cuBLASLt. Cached until the
+// A product's description for cuBLASLt, and its best algorithm by cuBLASLt's heuristics. It is kept until the
 // program ends.
 struct Prepared {
   cublasLtMatmulDesc_t operation = nullptr;
@@ -101,7 +101,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
                "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// The layout of a row-major matrix: that of its transpose in column-major order.
+// The layout of a row-major matrix, which is the column-major layout of its transpose.
 cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
   cublas_check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(columns),
@@ -110,7 +110,7 @@ cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns, int64_
   return made;
 }
 
-std::mutex mutex;  // guards what follows
+std::mutex mutex;  // guards the variables below
 
 int32_t allowed_multiprocessors = 0;  // 0: all
 
@@ -118,7 +118,7 @@ void describe(Prepared& made, const Product& p) {
   // Without FAST_TF32, operands of fp32 products are not rounded.
   const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublas_check(cublasLtMatmulDescCreate(&made.operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  // The first factor of cuBLASLt is b.
+  // The first factor in cuBLASLt is b.
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (p.bias) {
@@ -177,10 +177,10 @@ cublasLtHandle_t handle_of(Device device) {
   return handle;
 }
 
-std::set<Product> planned;  // by planning streams
+std::set<Product> planned;  // products that planning streams have planned
 TunedProducts tuned_products;
 
-// Takes the timed algorithm of a product, if there is one and cuBLASLt accepts it for this product.
+// Sets the timed algorithm of a product if there is one and cuBLASLt accepts it.
 bool find_tuned(cublasLtHandle_t handle, const Product& p, Prepared& made) {
   const TunedProducts::Algorithm* const found = tuned_products.find(name_of(p));
   if (!found) return false;
@@ -235,7 +235,7 @@ int64_t bytes_of(cublasLtMatrixLayout_t layout, DType dtype) {
   return pitch * static_cast<int64_t>(columns) * size_of(dtype);
 }
 
-// A product on matrices of its own, to time algorithms.
+// A product on its own matrices, to time algorithms.
 class Trial {
  public:
   Trial(const Product& p, Stream& stream) : stream_(stream), beta_(p.adds ? 1.0f : 0.0f), watch_(stream) {
@@ -250,7 +250,7 @@ class Trial {
   }
   const Prepared& made() const { return made_; }
 
-  // The best of a few runs.
+  // The shortest time of a few runs.
   double seconds(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm) {
     constexpr int kRounds = 3, kRuns = 4;
     run(handle, algorithm);
@@ -265,7 +265,7 @@ class Trial {
   }
 
  private:
-  // With small positive values of every dtype: zeros draw less power and run faster.
+  // Memory filled with small positive values of any dtype. Zeros would draw less power and run faster.
   Memory filled(const Product& p, int64_t bytes) {
     constexpr unsigned char kByte = 0x3c;
     Memory memory(p.device, bytes);

@@ -39,7 +39,7 @@ __device__ inline f16 from_float<f16>(float value) {
   return result;
 }
 
-// value as it would be read back from storage of type T.
+// `value` rounded to T and back.
 template <class T>
 __device__ inline float round_to(float value) {
   return to_float(from_float<T>(value));
@@ -62,7 +62,7 @@ __device__ inline void store(T* p, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
-// The same by one access for certain: nvcc splits some stores of a Pack into elements.
+// Stores a pack by exactly one access; nvcc splits some plain stores of a Pack into elements.
 template <class T, int N>
 __device__ inline void store_at_once(T* p, const Pack<T, N>& pack) {
   if constexpr (sizeof(pack) == 16) {
@@ -96,7 +96,7 @@ __device__ inline Floats<T, N> load_floats(const T* p) {
   return floats;
 }
 
-// Whether all rows of `row` elements and all pointers allow kPackSize<T> elements per access.
+// Returns whether rows of `row` elements and all pointers allow kPackSize<T> elements per access.
 template <class T, class... Pointers>
 bool packable(int64_t row, Pointers... pointers) {
   return row % kPackSize<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
@@ -114,15 +114,15 @@ struct PackedRows {
   __device__ int64_t row(int64_t i) const {
     return static_cast<int64_t>(__umul64hi(2 * static_cast<uint64_t>(i), inverse));
   }
-  // The offset of element i, counted over all rows.
+  // The offset in memory of element i, which is counted over all rows.
   __device__ int64_t offset(int64_t i) const { return width == stride ? i : i + row(i) * (stride - width); }
 
   int64_t width, stride;
   uint64_t inverse;
 };
 
-// Checks a condition on device data, such as the range of a token: on failure the kernel traps, which the
-// host reports as an Error at its next wait.
+// Checks a condition on device data, such as the range of a token. On failure the kernel traps, and the host
+// reports an Error at its next wait.
 __device__ inline void require(bool condition) {
   if (!condition) __trap();
 }
@@ -164,7 +164,7 @@ __device__ inline float block_max(float value) {
 // 1 / (1 + e^-x) within a few units in the last place.
 __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
-// Without a branch, as kernels unroll it many times.
+// tanh x, computed without a branch because kernels unroll it many times.
 __device__ inline float tanh_of(float x) {
   const float size = fabsf(x), square = x * x;
   float p = fmaf(kTanh11, square, kTanh9);
@@ -172,14 +172,14 @@ __device__ inline float tanh_of(float x) {
   p = fmaf(p, square, kTanh5);
   p = fmaf(p, square, kTanh3);
   const float near = fmaf(p * square, x, x), far = 1.0f - __fdividef(2.0f, __expf(size + size) + 1.0f);
-  // A choice by bits, since the compiler makes a branch of one by value.
+  // Selects by bits: the compiler would turn a conditional expression into a branch.
   const unsigned chosen = size < kTanhNear ? 0xffffffffu : 0u;
   return __uint_as_float((__float_as_uint(near) & chosen) | (__float_as_uint(copysignf(far, x)) & ~chosen));
 }
 
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// Follows every <<<...>>>: throws Error if the launch failed.
+// Throws an Error if the launch failed; follows every <<<...>>>.
 inline void check_launch(const Stream& stream, const char* kernel,
                          std::source_location where = std::source_location::current()) {
   cuda_check(cudaGetLastError(), kernel, where);

@@ -32,10 +32,10 @@ namespace {
 
 using namespace simd;
 
-// Random numbers are generated in batches of this size, on the stack.
+// Size of a batch of random numbers, which is on the stack.
 constexpr int64_t kBatch = 1024;
 
-// Elements [first, last), of which the inputs are contiguous at `in`.
+// Computes elements [first, last), whose inputs are contiguous at `in`.
 template <class T>
 void apply(const MaskedProduct& a, int64_t first, int64_t last, const T* in) {
   const float scale = 1.0f / (1.0f - a.p);

@@ -12,30 +12,30 @@ namespace flatshard {
 
 struct DropoutForward {
   Tensor y;              // any shape
-  Tensor x;              // of y's shape and dtype
-  float p;               // in [0, 1)
-  RandomStream random;   // from the run's seed, the name of the layer, and the micro-step
+  Tensor x;              // same shape and dtype as y
+  float p;               // probability of a drop, in [0, 1)
+  RandomStream random;   // made from the run's seed, the layer's name and the micro-step
   int64_t first = 0;     // global index of the first element of x
-  int64_t x_stride = 0;  // between rows, in elements; 0: rows are contiguous
+  int64_t x_stride = 0;  // elements between rows; 0: rows are contiguous
 };
 
 struct DropoutBackward {
   Tensor dx;
-  Tensor dy;  // of dx's shape and dtype
+  Tensor dy;  // same shape and dtype as dx
   float p;
   RandomStream random;
   int64_t first = 0;
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
 };
 
-// For both directions: out = or += in mask / (1 - p).
+// The common form of both directions: out = or += in mask / (1 - p).
 struct MaskedProduct {
   Tensor out, in;
   float p;
   RandomStream random;
   int64_t first;
   bool accumulate;
-  int64_t in_stride;  // between rows of `in`
+  int64_t in_stride;  // elements between rows of `in`
 };
 
 void dropout_forward(Stream& stream, const DropoutForward& a);

@@ -1,6 +1,6 @@
 #pragma once
-// Codes of the dynamic tables on the CPU, sixteen at a time, found as dynamic_code.h describes. Positions are
-// fixed-point numbers: the bits of the float 2^8 + position, of which kFraction are the fraction.
+// Finds codes of the dynamic tables on the CPU, sixteen at a time, as dynamic_code.h describes. Positions are
+// fixed-point numbers with kFraction fraction bits: the low bits of the float 2^8 + position.
 
 #include "kernels/dynamic_code.h"
 #include "kernels/simd_math.h"
@@ -14,9 +14,10 @@ class DynamicEncoder {
 
   explicit DynamicEncoder(const DynamicPositions<kSize>& p) : positions_(p) {
     for (int i = 0; i < 2 * simd::kWidth; ++i) {
-      const int binade = (i - DynamicPositions<kSize>::kLowestExponent) & 31;  // of the exponents i mod 32
+      const int binade = (i - DynamicPositions<kSize>::kLowestExponent) & 31;  // exponents that are i mod 32
       const uint32_t range = static_cast<uint32_t>(p.range[binade]);
-      // A reference: with its undefined-behaviour sanitizer, GCC 12 would assign to a copy of the choice.
+      // It must be a reference: under the undefined-behaviour sanitizer, GCC 12 assigns to a copy of a
+      // conditional expression.
       simd::Words& half = i < simd::kWidth ? entry_ : upper_entry_;
       half[i % simd::kWidth] = ((range + 1) << kRangeShift) - 1 - std::bit_cast<uint32_t>(p.bound[binade]);
     }
@@ -30,7 +31,7 @@ class DynamicEncoder {
     simd::Words first, second;
   };
   [[gnu::always_inline]] Two positions_of(simd::Floats first, simd::Floats second) const {
-    const simd::Floats smallest = simd::splat(0x1p-23f);  // smaller ones share a binade
+    const simd::Floats smallest = simd::splat(0x1p-23f);  // smaller values share a binade with it
     const simd::Floats a = simd::max(first, smallest), b = simd::max(second, smallest);
     const Two position{nearly(a), nearly(b)};
     if (simd::any_zero(position.first, position.second, simd::Words{} + kUnsureMask)) [[unlikely]]
@@ -43,8 +44,8 @@ class DynamicEncoder {
 
  private:
   static constexpr int kRangeShift = 28;
-  // More than the error of a fraction, which is due to the rounding of the line, its factors and the
-  // midpoints. Positions are larger by it, so that fractions below its double are unsure.
+  // An upper bound of the error of a fraction, which comes from rounding the line, its factors and the
+  // midpoints. Positions are larger by kUnsure, so fractions below 2 kUnsure are unsure.
   static constexpr uint32_t kUnsure = 4;
   static constexpr uint32_t kUnsureMask = (1u << kFraction) - 2 * kUnsure;
   static constexpr float kOrigin = kBase + static_cast<float>(kUnsure) / (1 << kFraction);
@@ -64,7 +65,7 @@ class DynamicEncoder {
     for (int i = 0; i < simd::kWidth; ++i) {
       if ((position[i] & kUnsureMask) != 0) continue;
       uint32_t whole = (position[i] - 2 * kUnsure) >> kFraction;
-      const uint32_t below = whole & 0xff;  // 255, which only a table of 256 has, is -1: below position 0
+      const uint32_t below = whole & 0xff;  // 255 stands for -1, below position 0
       if (below >= kSize || a[i] > p.middle[below]) ++whole;
       position[i] = whole << kFraction;
     }
@@ -72,8 +73,8 @@ class DynamicEncoder {
   }
 
   const DynamicPositions<kSize>& positions_;
-  simd::Words entry_, upper_entry_;     // by exponent: bits + entry has the range in its top bits
-  simd::Floats scale_, offset_, last_;  // by range
+  simd::Words entry_, upper_entry_;     // entry for each exponent: bits + entry has the range in its top bits
+  simd::Floats scale_, offset_, last_;  // line of each range
 };
 
 // Codes in the unsigned table of 32 y >= 0.
@@ -86,8 +87,8 @@ class UnsignedEncoder : DynamicEncoder<256> {
   }
 };
 
-// Codes in the signed table of 32 y. In a tie the code is that of the smaller magnitude, and no negative y
-// has the code of zero.
+// Codes in the signed table of 32 y. A tie takes the smaller magnitude, and no negative y has the code of
+// zero.
 class SignedEncoder : DynamicEncoder<129> {
  public:
   SignedEncoder() : DynamicEncoder(kSignedPositions) {}
@@ -96,7 +97,7 @@ class SignedEncoder : DynamicEncoder<129> {
     return codes_of(signs(a, b), positions_of(simd::abs(a), simd::abs(b)), 1);
   }
 
-  // In a tie the lower code, also for negative y, which may have the code of zero.
+  // Like operator(), but a tie takes the lower code, also for negative y, which may have the code of zero.
   [[gnu::always_inline]] simd::Halves lower_codes(simd::Floats a, simd::Floats b) const {
     return codes_of(signs(a, b), positions_of(next_if_negative(a), next_if_negative(b)), 0);
   }
@@ -115,7 +116,7 @@ class SignedEncoder : DynamicEncoder<129> {
   }
   // Positions below zero are at least `smallest`.
   [[gnu::always_inline]] static simd::Halves codes_of(Signs signs, Two positions, uint8_t smallest) {
-    constexpr uint8_t kZero = kSignedZero;  // also the largest position below zero: the table has no -1
+    constexpr uint8_t kZero = kSignedZero;  // equals the largest position below zero: the table has no -1
     const Codes position =
         (Codes)simd::third_bytes(positions.first + positions.first, positions.second + positions.second);
     const Codes least = Codes{} + smallest, most = Codes{} + kZero;
@@ -124,8 +125,8 @@ class SignedEncoder : DynamicEncoder<129> {
   }
 };
 
-// codes[i] = the code of value(i), 32 at a time: value(i, lanes) are sixteen values, encode two vectors of
-// them.
+// codes[i] = the code of value(i), 32 at a time: value(i, lanes) returns sixteen values, and encode takes two
+// such vectors.
 template <class Value, class Encode>
 [[gnu::always_inline]] inline void encode_values(uint8_t* codes, int64_t n, Value&& value, Encode&& encode) {
   constexpr int64_t kCodes = 2 * simd::kWidth;

@@ -1,10 +1,8 @@
 // The elementwise operations on the GPU. All but softcap give the same bits as on the CPU.
 //
 // Memory bandwidth limits casts, sums and scaling, which take at most 8 instructions an element (flat.cuh). A
-// cast of fp32 to bf16 moves 6 bytes and takes 32 registers: 2048 threads of an SM have 64 KiB in flight. A
-// sum moves 6 bytes and takes 36 registers: 1536 threads, 96 KiB. Scaling and soft caps move 4 bytes and take
-// 25 and 32 registers. Placing, whose tensors are small, takes 26 registers. Instruction issue limits a soft
-// cap of bf16: 29 instructions, of a budget of 25. In fp32 it is within the budget, 30 of 51.
+// cast of fp32 to bf16 moves 6 bytes with 32 registers, a sum 6 bytes with 36, scaling and soft caps 4 bytes
+// with 25 and 32. Instruction issue limits a soft cap of bf16: 29 instructions, of a budget of 25.
 
 #include <algorithm>
 
@@ -114,7 +112,7 @@ void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride) {
   const bool contiguous = y_rows.width == y_stride && x_rows.width == x_stride;
   visit_float(a.y.dtype, [&]<class To>() {
     visit_float(a.x.dtype, [&]<class From>() {
-      // A full access of the wider type, half an access of the narrower one.
+      // A pack is a full access of the wider type and half an access of the narrower one.
       constexpr int kPack = std::min(kPackSize<To>, kPackSize<From>);
       const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>(), y_rows, x_rows};
       const bool packs =

@@ -14,8 +14,8 @@ namespace flatshard {
 
 struct Cast {
   Tensor y;                            // any shape, f32, bf16 or f16
-  Tensor x;                            // of y's size, f32, bf16 or f16
-  int64_t y_stride = 0, x_stride = 0;  // between rows, in elements; 0: rows are contiguous
+  Tensor x;                            // same size as y, f32, bf16 or f16
+  int64_t y_stride = 0, x_stride = 0;  // elements between rows; 0: rows are contiguous
 };
 
 struct Add {
@@ -41,7 +41,7 @@ struct Place {
   Tensor y;              // (rows, width)
   Tensor x;              // (rows, C), of y's dtype; C may be 0
   int64_t first = 0;     // first + C <= width
-  int64_t y_stride = 0;  // between rows, in elements; 0: width
+  int64_t y_stride = 0;  // elements between rows; 0: width
 };
 
 void cast(Stream& stream, const Cast& a);

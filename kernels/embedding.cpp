@@ -43,7 +43,7 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kForwardRows = 32;
-// Of a task of the backward pass.
+// Rows and columns of a task of the backward pass.
 constexpr int64_t kBackwardRows = 256, kBackwardColumns = 512;
 
 const int32_t* indices_of(const Tensor& t) { return t.empty() ? nullptr : t.as<int32_t>(); }
@@ -68,7 +68,8 @@ void forward(const EmbeddingForward& a) {
   });
 }
 
-// table[numbers[n]] += dy[n]. A task adds the rows of the numbers that start in its part of the order.
+// table[numbers[n]] += dy[n]. A task adds the rows of the numbers whose first occurrence is in its part of
+// the sorted order.
 template <class T>
 void add_rows(const Tensor& table, const Tensor& dy, const Tensor& numbers, int32_t* scratch) {
   if (table.empty()) return;

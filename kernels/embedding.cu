@@ -1,13 +1,12 @@
 // The embedding on the GPU, with the same bits as on the CPU. The backward pass sorts the tokens and launches
-// a warp for each place in their order and each slice of the columns: the one at the first place of a token
-// adds the rows of all its occurrences, in order; the others exit.
+// a warp for each position in the sorted order and each slice of 128 columns. The warp at the first position
+// of a token adds the rows of all its occurrences, in order; the other warps exit.
 //
-// Memory bandwidth limits both passes, if no token is so frequent that the chain of its additions lasts
-// longer. In the forward pass, an element moves 4 bytes and takes at most 19 instructions of a budget of 25
-// (flat.cuh); with 46 registers, 1280 threads of an SM have 40 KiB of the table in flight. A warp of the
-// backward pass adds slices of 128 columns, so that the rows of a frequent token are read by many SMs, and
-// has 16 of its rows in flight: 4 KiB of bf16. With 56 registers a thread, 32 warps of an SM are resident;
-// they use no shared memory.
+// Memory bandwidth limits both passes, unless the additions of one frequent token take longer. In the forward
+// pass, an element moves 4 bytes and takes at most 19 instructions of a budget of 25 (flat.cuh); with 46
+// registers, 1280 threads of an SM have 40 KiB of the table in flight. In the backward pass, a thread has 56
+// registers, so 32 warps of an SM are resident, each with 16 rows of a frequent token in flight: 4 KiB of
+// bf16.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"
@@ -51,14 +50,14 @@ struct Gather {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPack = kPackSize<float>;  // elements of a table row; a pack of dy may have fewer bytes
+constexpr int kPack = kPackSize<float>;  // table elements in a pack; a pack of dy may have fewer bytes
 
-// Rows of a frequent number that a warp loads before it adds them, so that they wait for memory together.
+// Rows of a frequent number that a warp loads before it adds them, so that the loads overlap.
 template <class T>
 constexpr int kRowsInFlight = 32 / sizeof(T);
 
-// table[numbers[i]] += dy[indices[i]] for all places i of the number at this warp's place, if it is the
-// number's first, in the columns of the warp's slice.
+// table[numbers[i]] += dy[indices[i]], in the columns of the warp's slice, for all i whose number is the one
+// at this warp's place in the sorted order, if that place is the number's first.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_rows_kernel(float* table, const T* dy, Indexed sorted, int size, int64_t C, int slices) {
@@ -77,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
     const int place = begin + lane;
     const bool same = place < size && sorted.numbers[place] == number;
     const int index = same ? sorted.indices[place] : 0;
-    count = __popc(__ballot_sync(0xffffffffu, same));  // the places of a number are adjacent
+    count = __popc(__ballot_sync(0xffffffffu, same));  // a number's places are adjacent
     const auto row_of = [&](int i) { return dy + int64_t{__shfl_sync(0xffffffffu, index, i)} * C + column; };
     int i = 0;
     for (; i + kRowsInFlight<T> <= count; i += kRowsInFlight<T>) {

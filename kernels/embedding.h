@@ -3,9 +3,9 @@
 //   y[n] = w[tokens[n]]      dw[tokens[n]] += dy[n]
 // and with learned positions, p (P, C), as in GPT-2:
 //   y[n] = w[tokens[n]] + p[positions[n]]      dp[positions[n]] += dy[n]
-// The backward pass sorts the tokens, keeping equal ones in the order of n, and adds the rows of each in that
-// order, independent of the number of threads. A token or position outside its table throws Error before
-// anything is written; on a GPU the kernel traps, and the Error names no token.
+// The backward pass sorts the tokens, keeping equal tokens in the order of n, and adds the rows of each token
+// in that order, independent of the number of threads. A token or position outside its table throws an Error
+// before anything is written; on a GPU the kernel traps, and the Error names no token.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -22,10 +22,10 @@ struct EmbeddingForward {
 };
 
 struct EmbeddingBackward {
-  Tensor dw;           // (V, C) f32, added to; empty where w is frozen
+  Tensor dw;           // (V, C) f32, the gradient is added; empty if w is frozen
   Tensor dy;           // (N, C)
   Tensor tokens;       // (N) i32
-  Tensor dp{};         // (P, C) f32, added to; empty: no positions, or frozen
+  Tensor dp{};         // (P, C) f32, the gradient is added; empty: no positions, or frozen
   Tensor positions{};  // (N) i32
 };
 

@@ -18,13 +18,14 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kElementsPerTask = 32768;
-// A group remains in the L1 cache until it is encoded. Encoding larger ones would leave the memory idle.
+// The size of a group, which remains in the L1 cache until it is encoded. Larger groups would leave the
+// memory idle while they are encoded.
 template <class T>
 constexpr int64_t kElementsPerGroup = 4096 / sizeof(T);
 constexpr int64_t kPairsWidth = 2 * kWidth, kCodesWidth = 2 * kPairsWidth;
 constexpr int64_t kMeanLanesPerTask = 256;
 
-// The largest magnitude of n values. As integers, the bits of magnitudes have their order.
+// The largest magnitude of n values. The bits of magnitudes, compared as integers, have the same order.
 template <class T>
 [[gnu::always_inline]] inline float largest_magnitude(const T* x, int64_t n) {
   constexpr bool kHalves = sizeof(T) == sizeof(uint16_t);
@@ -82,7 +83,7 @@ void quantize_group(uint8_t* codes, float* absmax, const T* x, int64_t n, int64_
   for (int64_t b = 0; b < blocks; ++b)
     absmax[b] = largest_magnitude(x + b * block, std::min(block, n - b * block));
   float inverse[kElementsPerGroup<T> / kSmallestFourBitBlock];
-  bool usual = n % block == 0 && n % kCodesWidth == 0;  // whole blocks, without a lift
+  bool usual = n % block == 0 && n % kCodesWidth == 0;  // only whole blocks without a lift
   for_each_vector(blocks, [&](int64_t b, auto lanes) {
     const Floats a = load(absmax + b, lanes);
     store(inverse + b, a > 0.0f ? Encoder::kUnit * (1.0f / a) : Floats{}, lanes);
@@ -280,7 +281,7 @@ double min_bytes(const DequantizeFourBit& a) {
   const double part = elements == 0 ? 0 : static_cast<double>(a.y.size()) / elements;
   return static_cast<double>(a.y.bytes()) + part * stored_bytes(a.w);
 }
-// A comparison for each bit of a code; a product of two values.
+// A comparison for each bit of a code counts as one operation, as does a product.
 double flops(const QuantizeFourBit& a) { return 6.0 * static_cast<double>(a.x.size()); }
 double flops(const QuantizeScales& a) { return 11.0 * static_cast<double>(a.absmax.size()); }
 double flops(const DequantizeFourBit& a) { return static_cast<double>(a.y.size()); }

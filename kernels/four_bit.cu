@@ -1,15 +1,14 @@
-// 4-bit quantization on the GPU, with the bits of the CPU kernels. Arithmetic is one rounding at a time
-// (__fmul_rn, __fadd_rn keep the compiler from fusing).
+// 4-bit quantization on the GPU, with the bits of the CPU kernels. Each operation is rounded by itself:
+// __fmul_rn and __fadd_rn keep the compiler from fusing.
 //
 // Tables of sixteen entries are in shared memory: their words are in different banks, so lanes read different
-// entries without conflicts. The 256 bounds of scales are read by all lanes at once, and the 256 values of
-// nested scales are distributed over the lanes of a warp.
+// entries without conflicts. All lanes read the 256 bounds of scales at once, and the 256 values of nested
+// scales are distributed over the lanes of a warp.
 //
 // Memory bandwidth limits dequantization: an element of bf16, in blocks of 64 with scales in fp32, moves 2.56
-// bytes and takes 13 instructions of PTX, 14 into columns of wider rows, of a budget of 16 (flat.cuh).
-// Instruction issue limits quantization, which runs once: it takes 47, as four comparisons find a code.
-// Threads have at most 32 registers and blocks at most 1.1 KiB of shared memory, so all 2048 threads of an SM
-// are resident.
+// bytes and takes 13 or 14 instructions of PTX, of a budget of 16 (flat.cuh). Instruction issue limits
+// quantization, which runs once. Threads have at most 32 registers and blocks at most 1.1 KiB of shared
+// memory, so all 2048 threads of an SM are resident.
 
 #include <algorithm>
 
@@ -24,7 +23,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// N elements at i, those past `size` as zero; by one access if kAligned and all are within.
+// Loads N elements at i, with zeros past `size`, by one access if kAligned and none is past.
 template <bool kAligned, int N, class T>
 __device__ inline Pack<float, N> load_floats(const T* x, int64_t i, int64_t size) {
   Pack<float, N> out;
@@ -129,10 +128,10 @@ __global__ void __launch_bounds__(kNestedBlock)
   codes[i] = static_cast<uint8_t>(code);
 }
 
-// The parts of a FourBitMatrix; null if it has no such part.
+// The parts of a FourBitMatrix; null if the matrix has no such part.
 struct MatrixPointers {
   const uint8_t* codes;
-  const float* absmax;  // of the blocks, or nested
+  const float* absmax;  // scales of the blocks, or of the nested blocks
   const float* table;
   const uint8_t* scale_codes;
   const float *nested_table, *nested_offset;
@@ -146,7 +145,7 @@ __device__ inline void load_scales(float* scales, const MatrixPointers& w, int64
     return;
   }
   const int lane = threadIdx.x % kWarp;
-  int begin = threadIdx.x - lane;  // the same for all lanes of a warp, which take part in the shuffles
+  int begin = threadIdx.x - lane;  // the same in all lanes of a warp, because all take part in the shuffles
   if (begin >= count) return;
   float table[256 / kWarp];  // entry 32 r + lane
   for (int r = 0; r < 256 / kWarp; ++r) table[r] = w.nested_table[r * kWarp + lane];
@@ -163,7 +162,7 @@ __device__ inline void load_scales(float* scales, const MatrixPointers& w, int64
   }
 }
 
-// A thread block writes kPacks packs of N elements for each thread; with N = 1 any range.
+// Each thread of a thread block writes kPacks packs of N elements. Only N = 1 allows any range.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     dequantize_kernel(T* y, PackedRows rows, MatrixPointers w, int64_t first, int64_t size) {
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kPacks; ++k) {
     const int64_t i = begin + k * kStride + static_cast<int64_t>(threadIdx.x) * N;
     if constexpr (N > 1)
-      if (i + N <= size) {  // within one block, since `first` is a multiple of N
+      if (i + N <= size) {  // the pack is in one block, since `first` is a multiple of N
         const Pack<uint8_t, N / 2> codes = load<uint8_t, N / 2>(w.codes + (first + i) / 2);
         const float scale = scale_at(i);
         Pack<T, N> out;

@@ -1,6 +1,6 @@
 #pragma once
-// 4-bit weights, NF4 and FP4. A weight is cut into blocks of consecutive elements in row-major order. Its
-// absmax is the largest magnitude of a block, and a code the index of a value in a table of sixteen:
+// 4-bit weights, NF4 and FP4. A weight is cut into blocks of consecutive elements in row-major order. The
+// absmax of a block is its largest magnitude, and a code is the index of a value in a table of sixteen:
 //   absmax[b] = max |x[i]| over block b      code[i] = the value nearest to y = x[i] (1 / absmax[b])
 //   dequantized[i] = table[code[i]] absmax[b]
 // with one rounding, from fp32 to the dtype of the result. In NF4 a y halfway between two values takes the
@@ -13,8 +13,8 @@
 //   offset = mean of absmax      nested_absmax[k] = max |absmax[b] - offset| over block k
 //   absmax[b] = nested_table[code[b]] nested_absmax[k] + offset
 //
-// Tables are data of a weight: those of a file are used as they are. Inputs must be finite. All results have
-// the same bits on a CPU and on a GPU.
+// Tables are data of a weight: the tables of a file are used unchanged. Inputs must be finite. All results
+// have the same bits on a CPU and on a GPU.
 
 #include <array>
 #include <optional>
@@ -33,14 +33,14 @@ struct FourBitFormat {
   FourBitKind kind = FourBitKind::nf4;
   int64_t block = 64;
   bool nested = false;
-  std::optional<DType> compute{};  // of products; that of the activations if empty
+  std::optional<DType> compute{};  // dtype of products; empty: the dtype of the activations
 
   bool operator==(const FourBitFormat&) const = default;
 };
 
 inline constexpr int64_t kNestedBlock = 256;
 inline constexpr int64_t kSmallestFourBitBlock = 32, kLargestFourBitBlock = 4096;
-// Whether blocks may have this size: a power of two within the bounds above.
+// Returns whether blocks may have this size: a power of two within the bounds above.
 bool is_four_bit_block(int64_t block);
 
 using FourBitTable = std::array<float, 16>;
@@ -54,7 +54,7 @@ struct FourBitMatrix {
   Tensor codes;   // (code_bytes(out in)) u8
   Tensor absmax;  // (block_count(out in, block)) f32, or u8 if nested
   Tensor table;   // (16) f32
-  // Empty unless nested.
+  // The next three are empty unless the scales are nested.
   Tensor nested_absmax{};  // (block_count(absmax.size(), kNestedBlock)) f32
   Tensor nested_table{};   // (256) f32
   Tensor nested_offset{};  // (1) f32
@@ -64,8 +64,8 @@ struct FourBitMatrix {
   bool is_nested() const { return absmax.dtype == DType::u8; }
 };
 
-// Quantizes x, which starts at a block of its weight: any range of whole blocks of a larger weight, and its
-// end, are quantized to the same bits as the whole.
+// Quantizes x, which starts at a block of its weight. Any range of whole blocks of a larger weight, and its
+// last part, give the same bits as quantizing the whole weight.
 struct QuantizeFourBit {
   Tensor codes;   // (code_bytes(n)) u8
   Tensor absmax;  // (block_count(n, block)) f32
@@ -89,7 +89,7 @@ struct DequantizeFourBit {
   Tensor y;  // f32, bf16 or f16
   FourBitMatrix w;
   int64_t first = 0;
-  int64_t y_stride = 0;  // between rows, in elements; 0: rows are contiguous
+  int64_t y_stride = 0;  // elements between rows; 0: rows are contiguous
 };
 
 void quantize_four_bit(Stream& stream, const QuantizeFourBit& a);

@@ -1,8 +1,8 @@
 #pragma once
-// How values become codes, shared by the CPU and the CUDA kernels of four_bit.h. Bucket i holds the scaled
+// The bounds between codes, shared by the CPU and the CUDA kernels of four_bit.h. Bucket i holds the scaled
 // values y above the bound above[i - 1] and at most above[i]; its code is code[i]. The bounds of NF4 are the
-// midpoints of its table, so a tie takes the lower code. Those of FP4 apply to magnitudes: below zero a bound
-// is the float just below -t, so that -t itself belongs to the smaller magnitude on either side.
+// midpoints of its table, so a tie takes the lower code. The bounds of FP4 apply to magnitudes: below zero a
+// bound is the float just below -t, so that -t itself belongs to the smaller magnitude on either side.
 
 #include <array>
 #include <bit>
@@ -36,7 +36,7 @@ inline constexpr FourBitTable kNf4Table{
     1.0f,
 };
 
-// The magnitudes 0, 1/16, 8, 12, 4, 6, 2 and 3 over 12, and the same below zero.
+// The magnitudes 0, 1/16, 8, 12, 4, 6, 2 and 3, divided by 12, and their negatives.
 inline constexpr FourBitTable kFp4Table{
     0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
     -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f,
@@ -83,7 +83,7 @@ struct BlockScale {
   float lift, inverse;
 };
 
-// The lanes of the sum of scales, see kernels/four_bit.cpp.
+// The number of lanes of the sum of scales (kernels/four_bit.cpp).
 inline constexpr int64_t kMeanLanes = 1024;
 
 }  // namespace flatshard

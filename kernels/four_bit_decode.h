@@ -11,7 +11,7 @@
 
 namespace flatshard {
 
-// Elements are rounded to Rounded, and stored as T: that type or float.
+// Elements are rounded to Rounded and stored as T, which is Rounded or float.
 template <class T, class Rounded = T>
 class FourBitDecoder {
  public:
@@ -32,7 +32,7 @@ class FourBitDecoder {
   // y = elements [first, first + count).
   template <class Output = CachedOutput>
   void decode(T* y, int64_t first, int64_t count, Output out = {}) const {
-    const FourBitDecoder w = *this;  // stores to y cannot change it, so it stays in registers
+    const FourBitDecoder w = *this;  // a copy that stores to y cannot change, so it stays in registers
     for (const int64_t end = first + count; first < end;) {
       const int64_t block = first >> w.block_bits_;
       const int64_t n = std::min(end, (block + 1) << w.block_bits_) - first;
@@ -41,7 +41,7 @@ class FourBitDecoder {
     }
   }
 
-  // Prefetches the codes of elements [first, first + count), which may be past the matrix.
+  // Prefetches the codes of elements [first, first + count), which may be past the end of the matrix.
   void fetch(int64_t first, int64_t count) const {
     constexpr int64_t kLine = 64;
     for (int64_t i = first / 2; i < code_bytes(first + count); i += kLine) simd::fetch(codes_ + i);
@@ -71,7 +71,7 @@ class FourBitDecoder {
       simd::store(y, v, lanes);
   }
 
-  // Elements [first, first + count), all in the block with these values.
+  // Decodes elements [first, first + count), which are all in the block with these values.
   template <class Output>
   [[gnu::always_inline]] void decode_block(T* y, Table values, int64_t first, int64_t count,
                                            Output out) const {
@@ -99,7 +99,7 @@ class FourBitDecoder {
   const uint8_t* codes_;
   simd::Floats table_;
   int block_bits_;       // block size = 2^block_bits_
-  const float* absmax_;  // of the blocks, or nested
+  const float* absmax_;  // scales of the blocks, or of the nested blocks
   const uint8_t* scale_codes_ = nullptr;
   const float* nested_table_ = nullptr;
   float offset_ = 0;

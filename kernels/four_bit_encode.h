@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// Interval k is entry k mod 32.
+// The table of entries; interval k has entry k mod 32.
 struct FourBitEntries {
   std::array<uint32_t, 32> entry{};
 
@@ -24,12 +24,13 @@ struct FourBitEntries {
       uint32_t code = 0;
       while (code < bounds.size() && double{bounds[code]} < begin) ++code;
       const bool has_bound = code < bounds.size() && double{bounds[code]} < end;
-      const float bound = has_bound ? bounds[code] : static_cast<float>(k + 1) / 15;  // past the interval
+      // A bound past the interval if there is none in it.
+      const float bound = has_bound ? bounds[code] : static_cast<float>(k + 1) / 15;
       entry[static_cast<size_t>(k & 31)] = ((code + 1) << 28) - 1 - integer_of(bound);
     }
   }
 
-  // With the same entries for the intervals at -k as for those at k.
+  // A table in which the interval at -k has the entry of the interval at k.
   constexpr FourBitEntries of_magnitudes() const {
     FourBitEntries e = *this;
     for (size_t k = 1; k < 16; ++k) e.entry[32 - k] = entry[k];
@@ -54,7 +55,7 @@ class FourBitEntryTable {
   simd::Words first_, second_;
 };
 
-// n = y 2^30, which is exact where |y| >= 2^-7, as at all bounds.
+// Here n = y 2^30, which is exact for |y| >= 2^-7, as at all bounds.
 class Nf4Encoder {
  public:
   static constexpr float kUnit = 0x1p30f;
@@ -63,7 +64,7 @@ class Nf4Encoder {
   simd::Words operator()(simd::Floats scaled) const {
     return (simd::Words) __builtin_convertvector(scaled, simd::Ints) + table_.at(scaled, kUnit);
   }
-  // The same for pairs of codes in bytes.
+  // Completes pairs of codes in bytes; NF4 needs no change.
   static simd::Halves finish(simd::Halves pairs) { return pairs; }
 
  private:
@@ -72,8 +73,8 @@ class Nf4Encoder {
   FourBitEntryTable table_{kEntries};
 };
 
-// n = the bits of |y|, or of a smaller constant than all bounds. The codes are numbers of bounds until
-// finish(). The sign of y is added to them, in the bit above.
+// Here n is the bits of |y|, or of a constant below all bounds if |y| is smaller. Until finish() a code is a
+// number of bounds, with the sign of y in the bit above.
 class Fp4Encoder {
  public:
   static constexpr float kUnit = 1.0f;

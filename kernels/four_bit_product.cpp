@@ -12,11 +12,11 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kElementsPerTask = 32768;  // decoded by one task
-constexpr int64_t kRowsAhead = 8;            // of prefetched codes
-constexpr int64_t kFewElements = 8192;       // decoded at a time for a product of few rows
+constexpr int64_t kElementsPerTask = 32768;  // elements that one task decodes
+constexpr int64_t kRowsAhead = 8;            // how many rows ahead codes are prefetched
+constexpr int64_t kFewElements = 8192;       // elements decoded at a time for a product of few rows
 
-// A product on the CPU: g without the data of b, which is that of w rounded to `compute`.
+// A product on the CPU: g lacks the data of b, which is w decoded and rounded to `compute`.
 struct Undecoded {
   Gemm g;
   std::vector<FourBitMatrix> w;
@@ -30,8 +30,8 @@ Shape shape_of(const std::vector<FourBitMatrix>& w) {
   return {rows, w.front().shape[1]};
 }
 
-// Decodes part of w: with transpose_b rows [begin, end) of w, otherwise columns [begin, end), of which only
-// rows [first, last) of the part. The rows of `to`, the whole part, are `row` elements apart.
+// A part of w: with transpose_b rows [begin, end), otherwise columns [begin, end). decode() writes rows
+// [first, last) of it to `to`, where the rows of the part are `row` elements apart.
 struct Part {
   int64_t begin, end, row;
 
@@ -42,13 +42,14 @@ template <class T, class Rounded>
 void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, T* to) {
   const int64_t in = p.g.b.shape[1], length = p.g.transpose_b ? in : part.end - part.begin;
   const int64_t first_row = p.g.transpose_b ? part.begin : 0, first_column = p.g.transpose_b ? 0 : part.begin;
-  int64_t above = 0;  // rows of the matrices above
+  int64_t above = 0;  // number of rows in the matrices above
   for (const FourBitMatrix& w : p.w) {
     const int64_t end = std::min(last, above + w.shape[0] - first_row);
     const FourBitDecoder<T, Rounded> decoder(w);
     for (; first < end; ++first) {
       const int64_t element = (first_row + first - above) * in + first_column;
-      if (length < in) decoder.fetch(element + kRowsAhead * in, length);  // rows apart defeat the hardware
+      // The hardware does not prefetch such distant rows.
+      if (length < in) decoder.fetch(element + kRowsAhead * in, length);
       decoder.decode(to + first * part.row, element, length);
     }
     above += w.shape[0];
@@ -68,7 +69,8 @@ void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, v
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Few rows: each task decodes columns of c into its own part of `workspace`, and multiplies them at once.
+// A product with few rows: each task decodes the part of w for some columns of c into its own part of
+// `workspace`, and multiplies it at once.
 class FewRowsProduct {
  public:
   explicit FewRowsProduct(const Undecoded& p) : p_(p), N_(p.g.c.shape[1]), K_(p.g.a.shape[1]) {
@@ -95,12 +97,12 @@ class FewRowsProduct {
  private:
   Undecoded p_;
   int64_t N_, K_;
-  int64_t columns_;  // decoded at a time
+  int64_t columns_;  // columns of c that are decoded for at a time
   int64_t per_thread_;
 };
 
-// Many rows: the panels of as many columns of tiles as there are threads are decoded, then all of their tiles
-// are multiplied.
+// A product with many rows: decodes the panels of as many columns of tiles as there are threads, then
+// multiplies all of their tiles.
 class PanelProduct {
  public:
   explicit PanelProduct(const Undecoded& p) : p_(p), panel_row_(panel_row(p.g)), product_(p.g, panel_row_) {
@@ -155,7 +157,7 @@ void multiply_on_cpu(Stream& stream, Arena& scratch, const Undecoded& p) {
                  .flops = flops(p.g),
                  .bytes = min_bytes(p.g)});
   }
-  if (p.compute != DType::f16 && has_few_rows(p.g)) {  // gemm() has no such products of f16
+  if (p.compute != DType::f16 && has_few_rows(p.g)) {  // gemm() has no f16 products of few rows
     const FewRowsProduct product(p);
     const Tensor workspace = scratch.alloc(DType::u8, {product.workspace_bytes()});
     return stream.run(kName, [=] { product.run(workspace); });

@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// Checks N rows, the table of rows that `index` numbers, and sets the strides.
+// Checks the N rows and the table that `index` refers to, and sets the strides.
 template <class Args>
 Args checked(const char* op, Args a, const char* rows_name, const Tensor& rows, const char* table_name,
              const Tensor& table) {

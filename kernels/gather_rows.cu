@@ -2,9 +2,8 @@
 // which the threads of a row share, and then the row.
 //
 // Memory bandwidth limits both directions (flat.cuh). In a gather, an element moves 4 bytes and takes at most
-// 16 instructions of a budget of 25; with 30 registers, 2048 threads of an SM have 64 KiB of the table in
-// flight. A scatter takes 25 registers and as many instructions. One that adds moves 6 bytes, takes at most
-// 22 instructions of 38, and with 46 registers 1280 threads have 80 KiB in flight.
+// 16 instructions of a budget of 25, with 30 registers. A scatter takes as many instructions, with 25
+// registers. A scatter that adds moves 6 bytes and takes at most 22 instructions of 38, with 46 registers.
 
 #include "kernels/flat.cuh"
 #include "kernels/gather_rows.h"
@@ -17,7 +16,7 @@ struct GatherRowsOp {
   T* y;
   const T* x;
   const int32_t* index;
-  PackedRows rows;  // of y
+  PackedRows rows;  // the rows of y
   int64_t x_stride, x_rows;
 
   template <int N>
@@ -38,12 +37,12 @@ struct ScatterRowsOp {
   T* y;
   const T* x;
   const int32_t* index;
-  PackedRows rows;  // of x
+  PackedRows rows;  // the rows of x
   int64_t y_stride, y_rows;
 
   template <int N>
   struct Inputs {
-    int64_t to;  // in y; -1: skipped
+    int64_t to;  // offset in y; -1: skipped
     Pack<T, N> x, y;
   };
   template <int N>

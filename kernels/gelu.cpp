@@ -82,7 +82,7 @@ double min_bytes(const GeluForward& a) { return static_cast<double>(a.x.bytes() 
 double min_bytes(const GeluBackward& a) {
   return static_cast<double>(a.x.bytes() + a.dy.bytes() + a.dx.bytes());
 }
-// Operations per element in the order of GeluKind. A transcendental function counts as one operation.
+// The operations per element are in the order of GeluKind. A transcendental function counts as one operation.
 double flops(const GeluForward& a) {
   constexpr double kOperations[] = {8, 26, 5};
   return kOperations[static_cast<int>(a.kind)] * static_cast<double>(a.x.size());

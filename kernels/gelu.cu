@@ -2,8 +2,9 @@
 //
 // Memory bandwidth limits it (flat.cuh). In the forward pass, an element moves 4 bytes and takes 21
 // instructions of a budget of 25; with 30 registers, all 2048 threads of an SM have 64 KiB in flight. In the
-// backward pass it is 6 bytes, 30 instructions of 38, and 43 registers: 1280 threads have 80 KiB. These are
-// the figures with tanh. With erf it is 32 instructions forward, a quarter above the budget, and 36 backward.
+// backward pass it is 6 bytes, 30 instructions of 38, and 43 registers: 1280 threads have 80 KiB. These
+// figures are for tanh. GELU with erf takes 32 instructions forward, a quarter above the budget, and 36
+// backward.
 
 #include "kernels/flat.cuh"
 #include "kernels/gelu.h"

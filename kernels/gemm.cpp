@@ -33,7 +33,7 @@ void check_gemm(const Gemm& g) {
         g.c.shape, ", without accumulate");
 }
 
-// f16: operands are widened to f32 in scratch, and c is rounded at the end.
+// Widens f16 operands to f32 in scratch; c is rounded at the end.
 Gemm widened(Arena& scratch, const Gemm& g) {
   Gemm wide = g;
   wide.a_stride = wide.b_stride = 0;
@@ -59,7 +59,7 @@ OpCall call_of(const Gemm& g) {
           .bytes = min_bytes(g)};
 }
 
-// With cuBLASLt. A build without it can only plan, with the same scratch.
+// Multiplies with cuBLASLt. A build without it can only plan, with the same scratch.
 void multiply_on_gpu(Stream& stream, Arena& scratch, const Gemm& g) {
   const ArenaScope scope(scratch);
   const Tensor workspace = scratch.alloc(DType::u8, {cuda::workspace_bytes(g.c.shape[0], g.c.shape[1])});
@@ -69,7 +69,7 @@ void multiply_on_gpu(Stream& stream, Arena& scratch, const Gemm& g) {
     cast(stream, {.y = with.bias, .x = g.bias});
   }
   if constexpr (kCublasBuilt) return cuda::gemm(stream, with, workspace);
-  stream.run("gemm", [] {});  // an Error unless the stream is planning
+  stream.run("gemm", [] {});  // throws unless the stream is planning
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ namespace {
 
 using namespace simd;
 
-// Strides are those of the rows.
+// Strides are the elements between rows.
 template <class From, class To>
 void convert(const Tensor& to, int64_t to_stride, const Tensor& from, int64_t from_stride) {
   const int64_t C = from.shape[-1];
@@ -104,7 +104,7 @@ void product_through_f32(const Gemm& g, const Gemm& wide, const CutProduct& prod
   if (rounds) convert<float, f16>(g.c, c_stride, wide.c, N);
 }
 
-// K = 0: the product is zero, and c is the bias plus the addend.
+// The result for K = 0: the product is zero, and c is the bias plus the addend.
 void empty_product(const Gemm& g) {
   const int64_t N = g.c.shape[1], stride = strides_of(g).c;
   const Tensor& addend = addend_of(g);

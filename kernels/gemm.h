@@ -6,13 +6,12 @@
 //   y = x w^T + bias + r    {.c = y, .a = x, .b = w, .bias = bias, .addend = r, .transpose_b = true}
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
-// c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
-// bits do not depend on the number of threads. Products of at most kFewRows rows (gemm_rows.h) read b in
-// place, and the bits of a row do not depend on the number of rows either. With K = 0 the product is zero.
-// f16 has no product of its own: its operands are widened to f32 in scratch, whole, and multiplied there; so
-// are those of bf16, tile by tile, where the processor has no bf16 instructions. On a GPU cuBLASLt
-// multiplies, by one algorithm for each shape and alignment; f32 is rounded to TF32 only where that is asked
-// for.
+// c is cut into tiles by a rule that depends only on the shapes, and each tile is one product on one thread,
+// so the bits do not depend on the number of threads. Products of at most kFewRows rows (gemm_rows.h) read b
+// in place, and the bits of a row do not depend on the number of rows either. With K = 0 the product is zero.
+// f16 operands are widened to f32 in scratch and multiplied there; bf16 operands too, tile by tile, if the
+// processor has no bf16 instructions. On a GPU cuBLASLt multiplies, by one algorithm for each shape and
+// alignment; f32 is rounded to TF32 only if tf32 is set.
 
 #include <algorithm>
 #include <cstdint>
@@ -31,13 +30,13 @@ struct Gemm {
   Tensor addend{};  // (M, N) like c, or empty; not c itself
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;  // adds the previous c, without another addend
-  float alpha = 1;          // 1 with a bias
-  bool tf32 = false;        // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
-  // Between rows in memory, in elements; 0: rows are contiguous. c_stride is also that of the addend.
+  float alpha = 1;          // must be 1 with a bias
+  bool tf32 = false;        // allows rounding f32 operands to TF32, with 11 significant bits, on a GPU
+  // Elements between rows in memory; 0: rows are contiguous. c_stride is also the stride of the addend.
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 };
 
-// What is added to the product: c itself, another tensor, or nothing.
+// The tensor that is added to the product: c itself, another one, or an empty one.
 inline const Tensor& addend_of(const Gemm& g) { return g.accumulate ? g.c : g.addend; }
 
 // The elements between the rows of each matrix.
@@ -51,18 +50,18 @@ struct BiasBackward {
   Tensor db;               // (N) f32
   Tensor dy;               // (rows, N)
   bool accumulate = true;  // false: db is written
-  int64_t dy_stride = 0;   // between rows, in elements; 0: N
+  int64_t dy_stride = 0;   // elements between rows; 0: N
 };
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
-// From now on products leave these multiprocessors of a GPU to other work, such as NCCL's kernels. The best
-// algorithms, and with them the last bits, depend on it.
+// Makes later products leave this many multiprocessors of a GPU to other work, such as NCCL's kernels. The
+// best algorithms, and with them the last bits, depend on it.
 void spare_multiprocessors(Device device, int count);
-// Initializes the library for a device, which otherwise happens at the first product.
+// Initializes the library for a device; otherwise the first product would.
 void prepare_gemm(Device device);
 
-// How this processor computes bf16 products: "in bf16", or "in f32, from widened operands".
+// The text for how this processor computes bf16 products: "in bf16", or "in f32, from widened operands".
 const char* bf16_products();
 
 double min_bytes(const Gemm& g);
@@ -71,8 +70,8 @@ double flops(const Gemm& g);
 double flops(const BiasBackward& a);
 
 namespace cuda {
-// The workspace of cuBLASLt for partial sums is limited to that of the fast kernels of sm_90, and for small
-// products, which are split most, to this many partial results.
+// The bounds of cuBLASLt's workspace for partial sums: the size that the fast kernels of sm_90 need, and for
+// small products, which are split most, this many partial results.
 constexpr int64_t kMaxWorkspace = int64_t{32} << 20, kMaxParts = 32;
 constexpr int64_t workspace_bytes(int64_t M, int64_t N) {
   return std::min(kMaxWorkspace, kMaxParts * M * N * int64_t{sizeof(float)});
@@ -80,7 +79,7 @@ constexpr int64_t workspace_bytes(int64_t M, int64_t N) {
 
 void spare_multiprocessors(Device device, int count);
 void prepare_gemm(Device device);
-void gemm(Stream& stream, const Gemm& g, const Tensor& workspace);  // with a bias in the dtype of c
+void gemm(Stream& stream, const Gemm& g, const Tensor& workspace);  // the bias must have the dtype of c
 void empty_product(Stream& stream, const Gemm& g);                  // K = 0
 void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials);
 }  // namespace cuda

@@ -11,7 +11,7 @@
 
 namespace flatshard {
 
-// A tile in its own dtype, or widened.
+// A prepared tile product, in the tile's own dtype or widened to f32.
 class PreparedTile {
  public:
   explicit PreparedTile(const GemmTile& tile) {
@@ -41,7 +41,8 @@ struct Cut {
 Cut cut(const GemmExtents& e) {
   constexpr int64_t kTile = 512, kStep = 32;
   constexpr double kFlopsWorthATile = 4e6;
-  const auto pieces = [](int64_t extent, int64_t count) {  // of equal size, a multiple of kStep
+  // The size of one of `count` equal pieces, a multiple of kStep.
+  const auto pieces = [](int64_t extent, int64_t count) {
     const int64_t piece = (extent + count - 1) / count;
     return std::min(extent, (piece + kStep - 1) / kStep * kStep);
   };
@@ -56,7 +57,7 @@ Cut cut(const GemmExtents& e) {
   return {pieces(e.M, in_rows), pieces(e.N, in_columns)};
 }
 
-// Each shape of tile is prepared once and kept.
+// The prepared tile of this shape, which is kept for the life of the program.
 const PreparedTile& prepared(const GemmTile& tile) {
   static std::mutex mutex;
   static std::map<GemmTile, PreparedTile> products;

@@ -1,7 +1,7 @@
 #pragma once
 // A product of f32 or bf16 matrices on the CPU, cut into tiles (gemm_tile.h). The cut depends only on the
 // shape. b is read in panels, the part of b that the tiles of one column of tiles share, so that a caller may
-// compute it when it is needed.
+// compute a panel when it is needed.
 
 #include <array>
 
@@ -11,7 +11,7 @@
 
 namespace flatshard {
 
-// c (M, N) = a (M, K) b (K, N), after the transpositions.
+// The sizes of c (M, N) = a (M, K) b (K, N), after the transpositions.
 struct GemmExtents {
   int64_t M, N, K;
 };
@@ -21,17 +21,18 @@ class PreparedTile;
 
 class CutProduct {
  public:
-  // `panel_row`: the elements between the rows of a panel, of which a row is one of b's or part of it.
+  // `panel_row` is the number of elements between the rows of a panel; a row of a panel is a row of b or part
+  // of one.
   CutProduct(const Gemm& g, int64_t panel_row);
 
-  // The columns of c that tiles of column `column` compute.
+  // The number of columns of tiles. Column `column` computes columns [first_column(), end_column()) of c.
   int64_t columns() const { return columns_; }
   int64_t first_column(int64_t column) const { return column * tile_columns_; }
   int64_t end_column(int64_t column) const;
-  // The columns of all tiles but the last, which may have fewer.
+  // The number of columns of c in a tile; the last tile may have fewer.
   static int64_t tile_columns(const GemmExtents& e);
 
-  int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }  // per thread
+  int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }  // scratch per thread
 
   // Computes the tiles of columns [begin, end), with the b of column i at panel(i).
   template <class Panel>
@@ -42,13 +43,13 @@ class CutProduct {
     });
     check_tiles();
   }
-  // Computes c from b in memory. `scratch` has scratch_bytes() per thread.
+  // Computes c from the b in memory. `scratch` has scratch_bytes() per thread.
   void run(const Tensor& scratch) const;
 
  private:
   GemmTile shape_of(int64_t row, int64_t column) const;
   void run_tile(int64_t row, int64_t column, const void* b, void* scratch) const;
-  // Copies the addend of a tile to c, which stays in a cache until the tile adds to it.
+  // Copies the addend of a tile to c. It stays in a cache until the tile adds to it.
   void copy_addend(int64_t row, int64_t column, int64_t first) const;
 
   Gemm g_;
@@ -56,7 +57,7 @@ class CutProduct {
   GemmStrides strides_;
   int64_t panel_row_, tile_rows_, tile_columns_;
   int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
-  // There are at most four tile shapes: full, and those at the right edge, the lower edge, and the corner.
+  // There are at most four tile shapes: full, at the right edge, at the lower edge, and in the corner.
   std::array<const PreparedTile*, 4> products_{};
 };
 

@@ -1,5 +1,6 @@
 // Tiles of a matrix product with oneDNN, which selects kernels for the processor. oneDNN runs on one thread,
-// because its own partition of the work, and with it the order of sums, depends on the number of threads.
+// because its own partition of the work, and with it the order of sums, would depend on the number of
+// threads.
 
 #include <atomic>
 #include <cstring>
@@ -42,7 +43,7 @@ memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_leng
   return {{rows, columns}, type_of(dtype), strides};
 }
 
-// Kernels for AVX-512 copy operands themselves.
+// Returns whether oneDNN uses AVX-512. Its kernels for AVX-512 copy operands themselves.
 bool is_avx512() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
@@ -52,10 +53,10 @@ bool is_avx512() {
 // An operand of `rows` x `columns` in memory, or a copy of it whose rows are not crowded.
 class Operand {
  public:
-  // `extent` is that of the other operand: a small one does not repay a copy.
+  // `extent` is the other extent of c. If it is small, a copy does not pay off.
   Operand(int64_t rows, int64_t columns, int64_t row, const GemmTile& t, bool is_read_down, int64_t extent)
       : rows_(rows), columns_(columns), row_(row), copy_row_(uncrowded(columns)) {
-    constexpr int64_t kLeastExtent = 64, kMostBytes = 9 << 20;  // of each thread: 512 columns of 4096 rows
+    constexpr int64_t kLeastExtent = 64, kMostBytes = 9 << 20;  // bytes per thread: 512 columns of 4096 rows
     is_copied_ = is_read_down && t.in == DType::f32 && is_crowded(row) && extent >= kLeastExtent &&
                  rows * copy_row_ * size_of(t.in) <= kMostBytes && !is_avx512();
   }
@@ -68,7 +69,7 @@ class Operand {
   int64_t scratch_bytes() const {
     return is_copied_ ? (rows_ * copy_row_ * size_of(DType::f32) + 63) / 64 * 64 : 0;
   }
-  // The operand to read. Takes its scratch from `scratch`.
+  // The operand to read: `data`, or its copy, which takes its memory from `scratch`.
   void* ready(const void* data, char*& scratch) const {
     if (!is_copied_) return const_cast<void*>(data);
     auto* const copy = reinterpret_cast<float*>(std::exchange(scratch, scratch + scratch_bytes()));
@@ -90,17 +91,18 @@ Operand operand_b(const GemmTile& t) {
   return t.transpose_b ? Operand(t.N, t.K, t.ldb, t, false, t.M) : Operand(t.K, t.N, t.ldb, t, true, t.M);
 }
 
-// A factor as a post-op would end in oneDNN's reference loop, which is a hundred times slower.
+// Sets the factor of a product. As a post-op it would select oneDNN's reference loop, which is a hundred
+// times slower.
 void set_factor(dnnl::primitive_attr& attributes, float factor) {
 #if DNNL_VERSION_MAJOR >= 3
-  static_cast<void>(factor);  // bound to DNNL_ARG_ATTR_SCALES
+  static_cast<void>(factor);  // the value is bound to DNNL_ARG_ATTR_SCALES
   attributes.set_scales_mask(DNNL_ARG_WEIGHTS, 0);
 #else
   attributes.set_output_scales(0, {factor});
 #endif
 }
 
-// oneDNN asks OpenMP for the number of threads, which OpenMP keeps for each thread that asks.
+// oneDNN asks OpenMP for the number of threads, which OpenMP stores per calling thread.
 void use_one_thread() {
   thread_local bool set = false;
   if (!std::exchange(set, true)) omp_set_num_threads(1);
@@ -140,8 +142,8 @@ class TileProduct {
 
   void run(const TileData& data) const {
     use_one_thread();
-    // A memory object holds the address it is used with, so each thread has its own; several threads may be
-    // in one product, and each of them be worker 0 of its own caller.
+    // A memory object stores its address, so each thread has its own objects: several threads may run one
+    // product, each as worker 0 of its own caller.
     thread_local std::unordered_map<const TileProduct*, Arguments> bound;
     Arguments& arguments = bound[this];
     if (arguments.empty()) bind(arguments);
@@ -151,7 +153,7 @@ class TileProduct {
     arguments.at(DNNL_ARG_DST).set_data_handle(data.c);
     arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
     if (has_bias_) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(data.bias));
-    const SignalsBlocked blocked;  // f32 kernels for AVX2 keep a heap address in the stack pointer
+    const SignalsBlocked blocked;  // oneDNN's f32 kernels for AVX2 keep a heap address in the stack pointer
     primitive_.execute(stream(), arguments);
   }
 
@@ -185,12 +187,12 @@ class TileProduct {
   Operand operand_a_, operand_b_;
   memory::desc a_, b_, c_, bias_, scratch_;
   bool has_bias_;
-  mutable float alpha_;  // oneDNN takes a pointer to non-const
+  mutable float alpha_;  // mutable because oneDNN takes a pointer to non-const
   dnnl::matmul primitive_;
 };
 
-// Asks what oneDNN would use, which its ONEDNN_MAX_CPU_ISA may limit; it answers 0 on processors that
-// are not x86.
+// Asks for the instruction set that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit. On processors other than
+// x86 it is 0.
 bool has_fast_bf16_tiles() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
@@ -201,8 +203,8 @@ namespace {
 
 std::atomic<bool> tile_failed{false};
 
-// In the first execution of a product from a dtype to another, oneDNN generates code for all of them, and
-// crashes where it is refused memory for it. So a small product is executed here, once there is enough.
+// At the first execution of a product from one dtype to another, oneDNN generates code for all such products,
+// and crashes if it is refused memory for it. So this executes a small product once there is enough memory.
 void generate_code(DType in, DType out) {
   static std::mutex mutex;
   static std::map<std::pair<DType, DType>, std::unique_ptr<TileProduct>> small;

@@ -67,7 +67,7 @@ template <class In, class Out>
 void run_typed(const GemmTile& t, const TileData& data) {
   float* strip_b = static_cast<float*>(data.scratch);
   float* strip_a = strip_b + kDepth * kColumns;
-  float* sums = strip_a + kDepth * kRows;  // (M rounded up, kColumns): one column strip of c in fp32
+  float* sums = strip_a + kDepth * kRows;  // (M rounded up, kColumns), a column strip of c in fp32
   Out* c = static_cast<Out*>(data.c);
   for (int64_t j = 0; j < t.N; j += kColumns) {
     const int64_t columns = std::min<int64_t>(kColumns, t.N - j);
@@ -103,7 +103,7 @@ class TileProduct {
   GemmTile tile_;
 };
 
-bool has_fast_bf16_tiles() { return true; }  // strips are unpacked to fp32, whatever they hold
+bool has_fast_bf16_tiles() { return true; }  // strips of any dtype are unpacked to fp32
 
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile) { return std::make_shared<TileProduct>(tile); }
 

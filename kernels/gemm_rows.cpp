@@ -12,10 +12,11 @@ using namespace simd;
 using tile::detail::unroll;
 using tile::detail::with_constant;
 
-constexpr int64_t kTaskBytes = 64 << 10;  // of b, enough to make the cost of scheduling a task negligible
-// Rows of c, and columns or vectors of columns, that the registers hold the sums of. Up to kRows rows leave
-// time to read b, so its rows are then read one after another, at the full bandwidth; more rows are bound by
-// arithmetic, and wider tiles load less. One row of a (K, N) is read in wider pieces for the same reason.
+constexpr int64_t kTaskBytes = 64 << 10;  // bytes of b per task, enough to make scheduling cheap
+// The tile of c whose sums the registers hold: rows, and columns or vectors of columns. Up to kRows rows of a
+// are bound by memory, so rows of b are read one after another, at the full bandwidth; more rows are bound by
+// arithmetic, and wider tiles load less. A product of one row with b (K, N) has wider tiles for the same
+// reason.
 constexpr int kRows = 4, kColumns = 4, kVectorsOfOneRow = 8;
 
 // The operands of a product as arrays.
@@ -39,7 +40,7 @@ struct Operands {
   Out* c;
   const Out* addend;
   const T *a, *b;
-  int64_t b_row, first_column;  // of b
+  int64_t b_row, first_column;  // row length and first column of b
   const T* bias;
   int64_t M, N, K, a_row, c_row;
   float alpha;
@@ -53,7 +54,7 @@ struct Operands {
   }
 };
 
-// b (N, K): an element is the dot product of two rows. Its lanes are summed at the end.
+// The tile for b (N, K): an element is the dot product of two rows. Its lanes are summed at the end.
 template <class T, class Out, int kR, int kC>
 void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
   constexpr int64_t kStep = int64_t{kWidth} * tile::kPerWord<T>;
@@ -81,7 +82,7 @@ void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
   });
 }
 
-// b (K, N): the lanes of a vector are columns, and each is summed in the order of k.
+// The tile for b (K, N): the lanes of a vector are columns, and each is summed in the order of k.
 template <class T, class Out, int kR, int kVectors, class Lanes>
 void column_tile(const Operands<T, Out>& o, int64_t row, int64_t column, Lanes lanes) {
   const T *a = o.a + row * o.a_row, *b = o.b + (column - o.first_column);
@@ -112,7 +113,7 @@ void for_each_rows(int64_t M, Tile&& tile) {
     with_constant<kRows>(M - row, [&](auto rows) { tile(row, rows); });
 }
 
-// `step`: columns of c, rows of b, that are read at a time, at most kColumns.
+// `step` is the number of rows of b, which are columns of c, that are read at a time: at most kColumns.
 template <class T, class Out>
 void multiply_dots(const Operands<T, Out>& o, int64_t begin, int64_t end, int64_t step) {
   for (int64_t column = begin; column < end; column += step)

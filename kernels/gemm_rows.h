@@ -9,10 +9,10 @@ namespace flatshard {
 
 inline constexpr int64_t kFewRows = 16;
 
-// Whether gemm() computes this product by multiply_few_rows().
+// Returns whether gemm() computes this product by multiply_few_rows().
 bool has_few_rows(const Gemm& g);
 
-// Runs on all threads. K is at least 1.
+// Computes the product on all threads. K is at least 1.
 void multiply_few_rows(const Gemm& g);
 
 // Columns [begin, end) of c, and the part of b for them: rows of b^T with transpose_b, otherwise columns.
@@ -21,9 +21,9 @@ struct FewColumns {
   int64_t b_row;  // elements between the rows of this part
   int64_t begin, end;
 };
-// Computes these columns on this thread, to the same bits, from a part of b in the caches.
+// Computes these columns on this thread, with the same bits, from a part of b in the caches.
 void multiply_few_rows(const Gemm& g, const FewColumns& columns);
-// Columns in multiples of this number are computed fastest.
+// Multiples of this number of columns are computed fastest.
 int64_t few_rows_unit(const Gemm& g);
 
 }  // namespace flatshard

@@ -10,7 +10,7 @@
 
 namespace flatshard {
 
-// The shape of a tile, (M, N) of c, with the leading dimensions of the full matrices. f32 or bf16.
+// The shape of a tile, (M, N) of c, with the leading dimensions of the full matrices. Dtypes are f32 or bf16.
 struct GemmTile {
   int64_t M, N, K;
   int64_t lda, ldb, ldc;
@@ -21,15 +21,16 @@ struct GemmTile {
   auto operator<=>(const GemmTile&) const = default;
 };
 
-// Whether bf16 tiles are worth running: where the processor has no bf16 instructions, a library's are slow.
+// Returns whether bf16 tiles are worth running: a library's bf16 products are slow if the processor has no
+// bf16 instructions.
 bool has_fast_bf16_tiles();
 
-// Rows that start a multiple of 2 KiB apart meet in a few sets of the L1 cache: a kernel for AVX2 that walks
-// down them takes up to twice as long. uncrowded() is the row length of a copy.
-constexpr bool is_crowded(int64_t row) { return row % 512 == 0; }  // of floats
+// Rows that start a multiple of 2 KiB apart share a few sets of the L1 cache, so an AVX2 kernel that walks
+// down them takes up to twice as long. uncrowded() is the row length of a copy without this problem.
+constexpr bool is_crowded(int64_t row) { return row % 512 == 0; }  // row length in floats
 constexpr int64_t uncrowded(int64_t row) { return is_crowded(row) ? row + 16 : row; }
 
-// What a back end prepares for a shape. gemm() keeps it for the life of the program.
+// The data that a back end prepares for a shape. gemm() keeps it for the life of the program.
 class TileProduct;
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile);
 
@@ -41,9 +42,9 @@ struct TileData {
   void* scratch;             // tile_scratch_bytes, aligned to 64
 };
 
-// Several threads may run the same product at a time on different data.
+// Several threads may run the same product at the same time on different data.
 void run_tile(const TileProduct& product, const TileData& data) noexcept;
-// Throws Error if a tile has failed since the last call: a library was refused memory.
+// Throws an Error if a tile has failed since the last call because a library was refused memory.
 void check_tiles();
 
 }  // namespace flatshard

@@ -10,11 +10,11 @@ namespace {
 
 using namespace simd;
 
-constexpr int64_t kDepth = 1024;  // of a block of K: the widened operands stay in a cache near the processor
+constexpr int64_t kDepth = 1024;  // length of a block of K, whose widened operands stay in a near cache
 
 int64_t aligned(int64_t floats) { return (floats * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64; }
 
-// out = in, (rows, columns) of matrices whose rows are out_row and in_row elements long.
+// out = in, (rows, columns), in matrices whose rows are out_row and in_row elements long.
 template <class To, class From>
 void convert(To* out, int64_t out_row, const From* in, int64_t in_row, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r)
@@ -37,7 +37,7 @@ WidenedTile::WidenedTile(const GemmTile& tile) : tile_(tile) {
   if (tile.out == DType::bf16) c_bytes_ = aligned(tile.M * tile.N);
 }
 
-// The operands of a block have the layout of their matrices in scratch.
+// The f32 product of a block of K. In scratch its operands keep the layout of their matrices.
 GemmTile WidenedTile::block(int64_t depth, bool first) const {
   GemmTile f32 = tile_;
   f32.K = depth;

@@ -33,15 +33,15 @@ int64_t valid_vocab_of(const Args& a) {
   return a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0];
 }
 
-// Runs before the first chunk, so that the Error has the index of the token in the call and nothing is
-// written.
+// Checks all targets before the first chunk, so that the Error has the index of the token in the call and
+// nothing is written.
 template <class Args>
 void check_all_targets(Stream& stream, const Args& a) {
   check_targets(stream, a.targets, valid_vocab_of(a));
 }
 
-// Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last, the only two
-// sizes, unless the calls are recorded.
+// Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last chunk, since
+// there are only two sizes, unless the calls are recorded.
 template <class Args, class Work>
 void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   const int64_t N = a.x.rows(), chunk = chunk_of(a), last = (N - 1) / chunk * chunk;
@@ -51,15 +51,15 @@ void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   }
 }
 
-// Columns of the logits: on a GPU a multiple of 8, as products and losses of unaligned rows are slow there.
-// What adapters add to the logits expects rows of V.
+// The number of columns of the logits. On a GPU it is a multiple of 8, since products and losses of unaligned
+// rows are slow there, except with adapters, which expect rows of V.
 template <class Args>
 int64_t logit_columns(const Stream& stream, const Args& a) {
   const int64_t V = a.w.shape[0];
   return stream.device().is_cuda() && !a.add_to_logits ? (V + 7) / 8 * 8 : V;
 }
 
-// Uninitialized, but for padding columns, which are zero.
+// Allocates logits whose padding columns are zero and whose other columns are uninitialized.
 Tensor alloc_logits(Stream& stream, Arena& scratch, int64_t rows, int64_t columns, int64_t V) {
   const Tensor logits = scratch.alloc(DType::f32, {rows, columns});
   if (columns == V) return logits;
@@ -70,7 +70,7 @@ Tensor alloc_logits(Stream& stream, Arena& scratch, int64_t rows, int64_t column
   return logits;
 }
 
-// The columns of w; the row stride is that of `logits`.
+// The logits without padding columns; the row stride does not change.
 Tensor unpadded(const Tensor& logits, int64_t V) { return packed_columns(logits, 0, {logits.shape[0], V}); }
 
 // Tokens [begin, end) of a tensor with C elements per token.
@@ -122,7 +122,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   const ArenaScope scope(scratch);
   const Tensor logits = alloc_logits(stream, scratch, chunk, columns, V);
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, columns});
-  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // not read
+  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // never read
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
@@ -155,7 +155,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                             .target_weights = a.weigh ? tokens_of(a.gradient_weights, begin, end) : weights,
                             .valid_vocab = valid_vocab_of(a),
                             .softcap = a.softcap});
-    // dw first: after the last chunk its reduction over ranks may start while dx is computed.
+    // dw comes first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,
            {.c = a.dw,

@@ -1,10 +1,10 @@
 #pragma once
 // The sort of index_sort.h on the GPU, two launches a pass: the thread block of a tile counts its digits, and
-// then places its numbers behind those of smaller digits and of earlier tiles.
+// then places its numbers behind all smaller digits and behind equal digits of earlier tiles.
 //
 // Latency limits it: 65536 tokens are 32 tiles and 256 KiB, an estimated 10 us a launch. A tile has 8 numbers
-// a thread. Placing them takes 40 registers and 20 KiB of shared memory, of which 16 count the digits of each
-// warp. Six such blocks fit on an SM, but few sorts have more tiles than there are SMs.
+// a thread. Placing them takes 40 registers and 20 KiB of shared memory, so six blocks fit on an SM, but few
+// sorts have more tiles than there are SMs.
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/index_sort.h"
@@ -36,9 +36,10 @@ static __global__ void __launch_bounds__(kSortThreads)
     counts[static_cast<int>(blockIdx.x) * kDigits + d] = found[d];
 }
 
-// Where the numbers of each digit of this tile go: behind all of smaller digits, and those of earlier tiles.
+// Finds where this tile's numbers of each digit begin: behind all smaller digits, and behind the same digit
+// of earlier tiles.
 __device__ inline void find_begins(int (&begin)[kDigits], const int32_t* counts, int tiles) {
-  constexpr int kEach = kDigits / kSortThreads;  // neighboring digits of a thread
+  constexpr int kEach = kDigits / kSortThreads;  // each thread has this many neighboring digits
   __shared__ int sums[2][kSortThreads];
   const int thread = static_cast<int>(threadIdx.x);
   int before[kEach] = {}, all[kEach] = {}, mine = 0;
@@ -66,7 +67,7 @@ static __global__ void __launch_bounds__(kSortThreads)
     place_kernel(int32_t* numbers_out, int32_t* indices_out, const int32_t* counts, Indexed in, int size,
                  int tiles, int pass) {
   __shared__ int begin[kDigits];
-  __shared__ int of_warp[kSortWarps][kDigits];  // first the warp's numbers of each digit, then their place
+  __shared__ int of_warp[kSortWarps][kDigits];  // counts of the warp's digits, later its numbers' places
   find_begins(begin, counts, tiles);
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int d = lane; d < kDigits; d += kWarp) of_warp[warp][d] = 0;
@@ -77,12 +78,12 @@ static __global__ void __launch_bounds__(kSortThreads)
     const bool inside = first + k * kWarp < size;
     number[k] = inside ? in.numbers[first + k * kWarp] : 0;
     const int digit = digit_of(number[k], pass);
-    // The lanes with this digit, in order.
+    // The lanes that have this digit.
     const unsigned same = __match_any_sync(0xffffffffu, inside ? digit : kDigits);
     __syncwarp();
     rank[k] = of_warp[warp][digit] + __popc(same & ((1u << lane) - 1));
     __syncwarp();
-    if (inside && (same >> lane) == 1u) of_warp[warp][digit] = rank[k] + 1;  // the last of them
+    if (inside && (same >> lane) == 1u) of_warp[warp][digit] = rank[k] + 1;  // the last lane writes
   }
   __syncthreads();
   for (int d = static_cast<int>(threadIdx.x); d < kDigits; d += kSortThreads) {
@@ -104,7 +105,7 @@ static __global__ void __launch_bounds__(kSortThreads)
   }
 }
 
-// The numbers, which are below `bound`, in order, and their indices; they are in `scratch`.
+// The numbers, which are below `bound`, in sorted order, and their indices. The result is in `scratch`.
 inline Indexed sort_indices(Stream& stream, const int32_t* numbers, int64_t size, int64_t bound,
                             int32_t* scratch) {
   const int passes = sort_passes(bound);

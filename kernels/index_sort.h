@@ -1,6 +1,6 @@
 #pragma once
-// Sorts indices by the number that each stands for, keeping the order of equal ones: a radix sort by digits
-// of kDigitBits from the lowest up. The backward pass of the embedding sorts tokens and positions by it, on
+// Sorts indices by the number that each refers to, keeping the order of equal numbers: a radix sort by digits
+// of kDigitBits, from the lowest up. The backward pass of the embedding sorts tokens and positions by it, on
 // the GPU by index_sort.cuh, with the same result.
 
 #include <algorithm>
@@ -15,18 +15,18 @@ namespace flatshard {
 
 inline constexpr int kDigitBits = 9;  // two passes up to a vocabulary of 2^18
 inline constexpr int kDigits = 1 << kDigitBits;
-inline constexpr int64_t kSortTile = 2048;  // numbers that a thread block sorts
+inline constexpr int64_t kSortTile = 2048;  // numbers that one thread block sorts
 
 constexpr int64_t sort_tiles(int64_t size) { return (size + kSortTile - 1) / kSortTile; }
 
-// For numbers below `bound`.
+// The number of passes for numbers below `bound`.
 inline int sort_passes(int64_t bound) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(bound, 2) - 1)));
   return (bits + kDigitBits - 1) / kDigitBits;
 }
 
-// Scratch to sort `size` numbers, in i32: indices, which passes write and read in turn; on a GPU also the
-// numbers in the same order, and the counts of digits.
+// The scratch to sort `size` numbers, in i32: two buffers of indices, which passes write and read in turn; on
+// a GPU also the numbers in the same order, and the counts of digits.
 inline int64_t sort_scratch(Device device, int64_t size, int64_t bound) {
   const int64_t buffers = std::min(sort_passes(bound), 2);
   return device.is_cuda() ? 2 * buffers * size + sort_tiles(size) * kDigits : buffers * size;
@@ -36,7 +36,7 @@ constexpr int digit_of(int32_t number, int pass) { return number >> (pass * kDig
 
 namespace cpu {
 
-// The indices of `numbers`, which are below `bound`, in their order; they are in `scratch`.
+// The indices of `numbers`, which are below `bound`, in sorted order. The result is in `scratch`.
 inline const int32_t* sort_indices(const int32_t* numbers, int64_t size, int64_t bound, int32_t* scratch) {
   int32_t *from = nullptr, *to = scratch;
   for (int pass = 0; pass < sort_passes(bound); ++pass) {

@@ -13,7 +13,7 @@ namespace {
 
 using namespace simd;
 
-// Random numbers are generated in batches of this size, on the stack.
+// Size of a batch of random numbers, which is on the stack.
 constexpr int64_t kBatch = 1024;
 
 void generate(const InitParam& a, int64_t first, std::span<float> values) {
@@ -65,7 +65,7 @@ InitialValues random_values(uint64_t seed) {
 }
 
 double min_bytes(const InitParam& a) { return static_cast<double>(a.y.bytes()); }
-double flops(const InitParam& a) {  // Box-Muller per number, without the random bits
+double flops(const InitParam& a) {  // counts the Box-Muller operations, without the random bits
   return a.init.kind == Init::Kind::normal ? 20.0 * static_cast<double>(a.y.size()) : 0.0;
 }
 

@@ -10,7 +10,7 @@
 namespace flatshard::cuda {
 namespace {
 
-// One kernel per kind of distribution, so that it has no branches.
+// Each kind of distribution has its own kernel, without branches.
 template <class T, Init::Kind kKind>
 struct MakeValues {
   T* y;
@@ -35,7 +35,7 @@ struct MakeValues {
     } else if constexpr (N == 1) {
       pack.element[0] = from_float<T>(random.normal(first + i) * value);
     } else {
-      uint32_t radius = 0;  // a pair of numbers from a pair of words
+      uint32_t radius = 0;  // a pair of words gives a pair of numbers
       for_each_random<N>(random, first + i, [&](int j, uint32_t bits) {
         if (j % 2 == 0) {
           radius = bits;

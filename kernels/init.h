@@ -15,7 +15,7 @@ namespace flatshard {
 struct InitParam {
   Tensor y;  // any shape
   Init init;
-  RandomStream random;  // from the run's seed and the parameter's name
+  RandomStream random;  // made from the run's seed and the parameter's name
   int64_t first = 0;    // index of the first element of y in the parameter
 };
 
@@ -26,7 +26,7 @@ void init_param(Stream& stream, const InitParam& a);
 using InitialValues =
     std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
 
-// Initial values from the ParamSpecs, a function of seed and name.
+// The values that the ParamSpecs define, which depend only on seed, name and index.
 InitialValues random_values(uint64_t seed);
 
 double min_bytes(const InitParam& a);

@@ -30,7 +30,7 @@ void check_gradient(const char* name, const Tensor& gradient, const Tensor& x) {
         ", must be f32 with one element for each of ", x.shape[-1], " columns");
 }
 
-// Whether dw or db is wanted. They are summed together, and each is added to its gradient if that is wanted.
+// Returns whether dw or db is wanted. Both are summed together, and each wanted one is stored.
 bool wants_sums(const LayerNormBackward& a) { return !a.dw.empty() || !a.db.empty(); }
 
 }  // namespace
@@ -72,7 +72,7 @@ void forward(const LayerNormForward& a, int64_t y_stride) {
   });
 }
 
-// One row: computes dx. With kSums also adds dy xhat to dw and dy to db, which is stored after dw.
+// Computes dx of one row. With kSums it also adds dy xhat to dw and dy to db, which is stored after dw.
 template <class T, class W, bool kSums, class Output>
 void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];

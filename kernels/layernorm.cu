@@ -1,12 +1,11 @@
-// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same limiting resource,
-// memory bandwidth, and the same tiles. The forward pass has two sums in turn, of x and then of (x - mean)^2,
-// over the row in registers; it reads w and b, which the L1 cache holds, for each row. The backward pass adds
-// up two sums by one barrier; a thread has 8 sums of db beside those of dw, in place of the next row, whose
-// latency the other block of the SM hides. In a partial row db follows dw.
+// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same tiles and the same
+// limit, memory bandwidth. The forward pass sums x and then (x - mean)^2 over the row in registers; it reads
+// w and b for each row, from the L1 cache. The backward pass adds up two sums by one barrier. Its sums of db
+// take the registers of the next row; the other block of the SM hides the latency. In a partial row db
+// follows dw.
 //
-// Like those of RMSNorm, both passes have at most 64 registers for bf16 on sm_90, so two blocks fit on an SM;
-// with two packs a thread the backward pass has 120. Shared memory is 16.5 KiB a block. Partial rows cost 16
-// C bytes: for 4096 rows of bf16, 12% of the traffic.
+// Both passes have at most 64 registers for bf16 on sm_90, so two blocks fit on an SM; with two packs a
+// thread the backward pass has 120. Shared memory is 16.5 KiB a block.
 
 #include "kernels/layernorm.h"
 #include "kernels/norm_types.h"
@@ -20,7 +19,7 @@ struct ForwardPointers {
   float *mean, *rstd;
   const void *x, *w, *b;
   float eps;
-  int64_t y_stride;  // between rows, in elements
+  int64_t y_stride;  // elements between rows
 };
 
 template <class T, class W, int N, int kPacks, bool kWide>
@@ -94,7 +93,7 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
         dxhat[k][j] = in.dy(k, j) * weight(k, j);
       });
     };
-    RowSums<2> sums;  // of dxhat and of dxhat xhat
+    RowSums<2> sums;  // sums of dxhat and of dxhat xhat
     Part::for_each_slab(C, [&](int slab) {
       compute(slab);
       dw.begin(slab, row == first_row());

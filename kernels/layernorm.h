@@ -21,7 +21,7 @@ struct LayerNormForward {
   Tensor w;     // (C), of y's dtype or f32
   Tensor b;     // (C), of w's dtype
   float eps;
-  int64_t y_stride = 0;  // between rows, in elements; 0: C
+  int64_t y_stride = 0;  // elements between rows; 0: C
 };
 
 struct LayerNormBackward {

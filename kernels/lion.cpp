@@ -15,7 +15,7 @@ using namespace simd;
 
 constexpr int64_t kBlock = 8192;
 
-// Updates elements [begin, end), with weight decay as given by shrink_by.
+// Updates elements [begin, end), with the weight decay `shrink_by`.
 template <class G, class P, class Output>
 void update(const Lion& a, const LionCoefficients& c, float shrink_by, int64_t begin, int64_t end,
             Output out) {

@@ -1,10 +1,8 @@
-// Lion on the GPU. The arithmetic is that of the CPU kernel, operation by operation, so both give the same
-// bits. A thread block updates kBlock elements. Each thread loads all of its packs before it stores the
-// first.
+// Lion on the GPU. Each operation is the same as in the CPU kernel, so both give the same bits. A thread
+// block updates kBlock elements. Each thread loads all of its packs before it stores the first.
 //
-// Memory bandwidth limits it: 22 bytes an element for gradients in fp32 and a copy in bf16. A block updates
-// 2048 elements, 8 a thread, with two loads of 16 bytes in flight from each of p, m and g. At 48 registers a
-// thread, five blocks of 256 fit on an SM, five eighths of its threads: 1280 * 96 B = 120 KiB in flight.
+// Memory bandwidth limits it: 22 bytes an element for gradients in fp32 and a copy in bf16. A thread updates
+// 8 elements, with 48 registers, so five blocks of 256 threads fit on an SM, with 120 KiB in flight.
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/lion.h"

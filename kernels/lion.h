@@ -21,7 +21,7 @@ struct Lion {
   double lr;
   double beta1 = 0.9, beta2 = 0.99;
   double weight_decay = 0.0;
-  int64_t decay_end;  // in [0, n]
+  int64_t decay_end;  // number of elements with weight decay, in [0, n]
 };
 
 // The coefficients of the formula, shared by the CPU and the CUDA kernel:

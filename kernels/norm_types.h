@@ -1,5 +1,5 @@
 #pragma once
-// The dtypes of a norm: its parameters have that of its rows, or are f32.
+// The dtypes of a norm: its parameters have the dtype of its rows, or are f32.
 
 #include "runtime/dtype.h"
 

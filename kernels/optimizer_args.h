@@ -1,5 +1,5 @@
 #pragma once
-// Checks of the arguments that optimizers share; adamw.h documents them. They throw Error in the name of
+// Checks of the arguments that optimizers share, which adamw.h documents. They throw an Error that names
 // `op`.
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace flatshard {
 
-// A tensor of the state, or p.
+// Checks p or a tensor of the optimizer's state.
 inline void check_state(const char* op, const char* name, const Tensor& t, DType dtype, int64_t n) {
   check(t.dtype == dtype && t.size() == n, op, ": ", name, " is ", t.dtype, " ", t.shape, ", must be ", dtype,
         " with ", n, " elements");
 }
 
-// All but p and the state.
+// Checks all arguments but p and the state.
 template <class Args>
 void check_update(const char* op, const Args& a) {
   check(is_float(a.g.dtype) && a.g.size() == a.p.size(), op, ": g is ", a.g.dtype, " ", a.g.shape,

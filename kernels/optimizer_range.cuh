@@ -1,5 +1,5 @@
 #pragma once
-// The arguments that the CUDA kernels of optimizers share: all but the state.
+// The arguments that the CUDA kernels of optimizers share: all except the optimizer's state.
 
 #include "runtime/tensor.h"
 
@@ -8,14 +8,14 @@ namespace flatshard::cuda {
 template <class G, class P>
 struct OptimizerRange {
   float* p;
-  P* copy;  // or null
+  P* copy;  // may be null
   const G* g;
   const float* grad_scale;
-  const int32_t* skip;  // or null
+  const int32_t* skip;  // may be null
   int64_t size, decay_end;
 };
 
-// Calls launch(range) with the range of the types of a, the arguments of adamw.h or of another optimizer.
+// Calls launch(range) with the OptimizerRange of `a`, the arguments of an optimizer.
 template <class Args, class Launch>
 void visit_optimizer(const Args& a, Launch&& launch) {
   visit_float(a.g.dtype, [&]<class G>() {

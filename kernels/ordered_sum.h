@@ -14,7 +14,7 @@
 namespace flatshard {
 
 struct OrderedSum {
-  Tensor y;                 // (...) f32; may be one of the lanes, if those are f32
+  Tensor y;                 // (...) f32; may be one of the lanes if the lanes are f32
   Tensor lanes;             // (L, ...) f32, bf16 or f16: L >= 1 times the elements of y
   bool accumulate = false;  // y += instead of y =
 };

@@ -14,10 +14,10 @@
 
 namespace flatshard {
 
-// Exceeds what the last-level cache is expected to hold until the next op reads it.
+// An output larger than this is expected to leave the last-level cache before the next op reads it.
 inline constexpr int64_t kPastCachesBytes = int64_t{32} << 20;
 
-// For tests: during its lifetime, outputs larger than `bytes` are written with non-temporal stores.
+// During its lifetime, outputs larger than `bytes` are written with non-temporal stores; for tests.
 class ScopedPastCachesBound {
  public:
   explicit ScopedPastCachesBound(int64_t bytes) : before_(bound_) { bound_ = bytes; }
@@ -31,7 +31,7 @@ class ScopedPastCachesBound {
   int64_t before_;
 };
 
-// Elements per block of work, enough to make the cost of scheduling it negligible.
+// Elements per block of work, enough to make the cost of scheduling negligible.
 inline constexpr int64_t kBlockElements = 32768;
 inline int64_t rows_per_block(int64_t C) { return C < kBlockElements ? kBlockElements / (C < 1 ? 1 : C) : 1; }
 

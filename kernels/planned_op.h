@@ -1,5 +1,6 @@
 #pragma once
-// What an op does on a planning stream: nothing, but a recording of the stream gets its costs.
+// The part of an op that runs on a planning stream: it computes nothing, and a recording of the stream stores
+// its costs.
 
 #include "runtime/recording.h"
 #include "runtime/stream.h"
@@ -15,7 +16,8 @@ OpCall call_of(const char* op, const Args& a, const Tensor& of) {
   return call;
 }
 
-// Whether the stream only plans. Then the op returns.
+// Returns whether the stream only plans, in which case the op returns at once. Records the call if the stream
+// is recorded.
 template <class Args>
 bool plans(const Stream& stream, const char* op, const Args& a, const Tensor& of) {
   if (stream.recorded()) stream.note(call_of(op, a, of));

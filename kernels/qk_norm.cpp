@@ -11,7 +11,7 @@
 namespace flatshard {
 namespace {
 
-// The arguments that both directions share.
+// Arguments that both directions share.
 struct Heads {
   const char* op;
   const Tensor &x, &wq, &wk, &rstd, &positions, &table;
@@ -104,7 +104,8 @@ template <class T, class Lanes>
   return {load(at, lanes), load(at + half, lanes)};
 }
 
-// Calls body(column, i, lanes) for the pairs of a row: `column` of the first element, i in its head.
+// Calls body(column, i, lanes) for the pairs of a row: the column of the first element, and its index i in
+// its head.
 template <class Body>
 [[gnu::always_inline]] inline void for_each_pair(int64_t width, int64_t D, Body&& body) {
   for (int64_t head = 0; head < width; head += D)
@@ -146,7 +147,7 @@ struct Strides {
   int64_t dx, dy, x;
 };
 
-// One row: computes dx, and adds g xhat to dw if it is wanted.
+// Computes dx of one row, and adds g xhat to dw if it is wanted.
 template <class T, class W, bool kWantsDw, class Output>
 void backward_row(const QkNormBackward& a, const QkRows& rows, const Strides& strides, int64_t token,
                   int64_t row, float* dw, Output out) {
@@ -245,7 +246,7 @@ void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
   });
 }
 
-// Without the table, whose rows stay in the caches.
+// The table does not count, since its rows stay in the caches.
 double min_bytes(const QkNormForward& a) {
   return static_cast<double>(a.x.bytes() + a.y.bytes() + a.wq.bytes() + a.wk.bytes() + a.rstd.bytes() +
                              a.positions.bytes());

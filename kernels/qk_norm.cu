@@ -1,13 +1,12 @@
-// RMSNorm and rotation of q and k on the GPU. A group of threads owns a row: 8 or 32 lanes of a warp for a
-// norm of each head, so that a head of 128 bf16 values is one access of 16 bytes by each of 8 lanes to either
-// half of it; a thread block for a norm of all heads. In the backward pass a thread block sums dw over its
-// tokens: each group into its own row of shared memory (for heads of 128 values 32 groups need 16 KiB), which
-// are added in order at the end; a group that is the whole block, into its partial row.
+// RMSNorm and rotation of q and k on the GPU. A group of threads owns a row. For a norm of each head it is 8
+// or 32 lanes of a warp: 8 lanes read either half of a head of 128 bf16 values by one access of 16 bytes
+// each. For a norm of all heads it is a thread block. In the backward pass a thread block sums dw over its
+// tokens: each group sums into its own row of shared memory (16 KiB for heads of 128 values), and the rows
+// are added in order at the end; a group that is the whole block sums into its partial row.
 //
 // Instruction issue limits it (flat.cuh). For heads of 128 bf16 values, an element moves 4 bytes and takes 31
 // instructions of a budget of 25 in the forward pass; in the backward pass it is 6 bytes, and 51 of 38. With
-// 61 registers, four blocks of 256 threads fit on an SM and have 32 KiB of x in flight; in the backward pass,
-// with 118, it is two blocks, and 32 KiB of x and dy.
+// 61 registers, four blocks of 256 threads fit on an SM; in the backward pass, with 118, two.
 
 #include <bit>
 
@@ -19,7 +18,7 @@ namespace flatshard::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kWidestOfWarp = 1024;  // of a row that 32 lanes own: 8 rows of sums take 32 KiB
+constexpr int64_t kWidestOfWarp = 1024;  // widest row that 32 lanes own: 8 rows of sums take 32 KiB
 
 template <int kLanes>
 __device__ float group_sum(float value) {
@@ -37,7 +36,7 @@ struct Rotation {
   const float* table;  // null: no rotation
   int64_t table_rows, D;
 
-  // The cosines of a token, before its sines.
+  // The cosines of a token; its sines follow.
   __device__ const float* of(int64_t token) const {
     if (!table) return nullptr;
     const int32_t position = positions[token];
@@ -51,7 +50,7 @@ template <int N>
 struct Pairs {
   float a[N], b[N];
 
-  // Rotated by `sign` times the angle, from pair i of the head on.
+  // Rotates the pairs, of which the first is pair i of the head, by `sign` times the angle.
   __device__ void turn(const float* cosines, int64_t half, int64_t i, float sign) {
     if (!cosines) return;
     const auto cosine = load_floats<float, N>(cosines + i), sine = load_floats<float, N>(cosines + half + i);
@@ -74,7 +73,7 @@ __device__ Pairs<N> load_pairs(const T* at, int64_t half) {
   return pairs;
 }
 
-// Stores a pack by one access, which the compiler would split, as its elements come from two branches.
+// Stores a pack by one access. The compiler would split it, as its elements come from two branches.
 template <class T, int N>
 __device__ void store_whole(T* at, const Pack<T, N>& pack) {
   if constexpr (sizeof(pack) == 16)
@@ -95,7 +94,7 @@ __device__ void store_pairs(T* at, int64_t half, const Pairs<N>& pairs) {
 }
 
 // Calls body(column, i) for the packs of N pairs of a row that this lane handles: the column of the first
-// element, and its index i in its head. In 32 bits, as divisions are slow in 64.
+// element, and its index i in its head. It computes in 32 bits because 64-bit divisions are slow.
 template <int N, int kLanes, class Body>
 __device__ void for_each_pairs(int64_t width, int64_t half_head, Body body) {
   const unsigned pairs = static_cast<unsigned>(width) / 2, half = static_cast<unsigned>(half_head);
@@ -113,7 +112,7 @@ struct Forward {
   const W *wq, *wk;
   Rotation rotation;
   QkRows rows;
-  int64_t count, x_stride, y_stride;  // count: rows of all tokens
+  int64_t count, x_stride, y_stride;  // count: number of rows of all tokens
   float eps, offset;
   bool round_xhat;
 };
@@ -162,7 +161,7 @@ struct Backward {
   const float* rstd;
   Rotation rotation;
   QkRows rows;
-  int64_t tokens, block;  // of all thread blocks, and of one
+  int64_t tokens, block;  // number of all tokens, and of the tokens of a thread block
   int64_t dx_stride, dy_stride, x_stride;
   float offset;
   bool round_xhat;
@@ -181,7 +180,7 @@ __device__ void add_to(float* sums, int64_t width, int64_t at, const float* valu
   }
 }
 
-// One row: writes dx, and adds g xhat to sums unless it is null.
+// Writes dx of one row, and adds g xhat to `sums` unless it is null.
 template <class T, class W, int N, int kLanes>
 __device__ void backward_row(const Backward<T, W>& b, int64_t token, int64_t row, bool exists, float* sums) {
   const int64_t width = b.rows.width(row), column = b.rows.column(row), half = b.rows.D / 2;
@@ -223,7 +222,7 @@ __device__ void backward_row(const Backward<T, W>& b, int64_t token, int64_t row
   });
 }
 
-// The rows [first, first + count) of each token of the block, and their part of partial_dw.
+// Computes rows [first, first + count) of each token of the block, and their part of partial_dw.
 template <class T, class W, int N, int kLanes>
 __device__ void backward_rows(const Backward<T, W>& b, int64_t first, int64_t count, float* partial) {
   constexpr int kGroups = kThreads / kLanes;
@@ -316,7 +315,7 @@ void qk_norm_forward(Stream& stream, const QkNormForward& a, const QkRows& rows)
 
 void qk_norm_backward(Stream& stream, const QkNormBackward& a, const QkRows& rows, int64_t blocks,
                       const Tensor& partial_dw) {
-  // The rows of q's partial sums, then those of k's.
+  // partial_dw has the rows of q's partial sums, then the rows of k's.
   const auto part_of = [&](const Tensor& dw, int64_t width, int64_t first) {
     if (dw.empty()) return Tensor{};
     return Tensor{partial_dw.as<float>() + first, DType::f32, {blocks, width}, partial_dw.device};

@@ -1,13 +1,13 @@
 #pragma once
 // RMSNorm and rotation of the heads of q and k, which a packed projection has side by side (packed.h), in one
-// pass: rmsnorm.h, then rope.h, without rounding in between. With R the rotation of each head by the position
-// of its token, or nothing where there is no table:
+// pass: rmsnorm.h, then rope.h, without rounding in between. R is the rotation of each head by the position
+// of its token, or the identity if there is no table:
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = R (xhat (w + offset))
 //   g = R^T dy      dx = rstd (g (w + offset) - xhat mean(g (w + offset) xhat))      dw += or = sum of g xhat
-// The mean is over a head, with one w (D) for all heads of q and another for those of k; or over all heads of
-// q and over all of k, with w (Hq D) and (Hkv D): the width of w decides. dx may be dy. dw is summed in an
-// order independent of the number of threads (row_blocks.h). A position outside the table is an error as in
-// rope.h.
+// The width of w decides over what the mean is taken: over a head, with one w (D) for all heads of q and
+// another for all heads of k; or over all heads of q and over all heads of k, with w (Hq D) and (Hkv D). dx
+// may be dy. dw is summed in an order independent of the number of threads (row_blocks.h). A position outside
+// the table is an error as in rope.h.
 
 #include "kernels/packed.h"
 #include "runtime/arena.h"
@@ -23,7 +23,7 @@ struct QkNormForward {
   Tensor wq, wk;         // (D) each, or (Hq D) and (Hkv D), of y's dtype or f32
   Tensor positions{};    // (T) i32, in [0, P)
   Tensor table{};        // (P, D) f32, or empty: no rotation
-  int64_t x_stride = 0;  // between tokens, in elements; 0: (Hq + Hkv) D
+  int64_t x_stride = 0;  // elements between tokens; 0: (Hq + Hkv) D
   int64_t query_heads;   // Hq
   float eps;
   float offset = 0;
@@ -32,10 +32,10 @@ struct QkNormForward {
 
 struct QkNormBackward {
   Tensor dx;                                  // (T, Hq + Hkv, D); may be dy
-  Tensor dwq, dwk;                            // like wq and wk, f32; an empty one is not computed
+  Tensor dwq, dwk;                            // shapes of wq and wk, f32; empty: not computed
   Tensor dy;                                  // (T, Hq + Hkv, D)
   Tensor x;                                   // (T, Hq + Hkv, D)
-  Tensor wq, wk, rstd, positions{}, table{};  // those of the forward pass
+  Tensor wq, wk, rstd, positions{}, table{};  // same as in the forward pass
   int64_t dx_stride = 0, dy_stride = 0, x_stride = 0;
   int64_t query_heads;
   float offset = 0;
@@ -51,9 +51,9 @@ double min_bytes(const QkNormBackward& a);
 double flops(const QkNormForward& a);
 double flops(const QkNormBackward& a);
 
-// The rows of a token: each is normalized by itself. Those of q come first.
+// The rows of a token, each of which is normalized by itself. The rows of q come first.
 struct QkRows {
-  int64_t q_rows, k_rows;    // per token
+  int64_t q_rows, k_rows;    // rows per token
   int64_t q_width, k_width;  // elements of a row
   int64_t D;
 
@@ -67,9 +67,9 @@ struct QkRows {
 
 namespace cuda {
 inline constexpr int64_t kQkNormBlocks =
-    256;  // thread blocks of a backward pass, at most: rows of partial_dw
+    256;  // most thread blocks of a backward pass, and so most rows of partial_dw
 void qk_norm_forward(Stream& stream, const QkNormForward& a, const QkRows& rows);
-// partial_dw: blocks (q_width + k_width) elements, or none if no dw is wanted.
+// partial_dw has blocks * (q_width + k_width) elements, or none if no dw is wanted.
 void qk_norm_backward(Stream& stream, const QkNormBackward& a, const QkRows& rows, int64_t blocks,
                       const Tensor& partial_dw);
 }  // namespace cuda

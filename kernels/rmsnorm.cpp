@@ -52,7 +52,7 @@ void forward(const RmsNormForward& a, int64_t y_stride) {
   });
 }
 
-// One row: computes dx, adds dy xhat to dw if it is wanted.
+// Computes dx of one row, and adds dy xhat to dw if it is wanted.
 template <class T, class W, bool kWantsDw, class Output>
 void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];

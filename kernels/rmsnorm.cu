@@ -1,23 +1,17 @@
-// RMSNorm on the GPU. Its limiting resource is memory bandwidth: each row is read and written once. The
-// threads that share a row (row_blocks.cuh) keep it and their columns of w in registers. Before they add up
-// the sums of a row they load the next one, so that loads are in flight during the barrier. They load an
-// addend only where they add it, as no registers are left before.
+// RMSNorm on the GPU. Memory bandwidth limits it: each row is read and written once. The threads that share a
+// row (row_blocks.cuh) keep it and their columns of w in registers. They load the next row before they add up
+// the sums of this one, so that loads are in flight during the barrier. They load an addend only where they
+// add it, as no registers are left before.
 //
-// The tile of a block of 512 threads is 1024 packs of 16 bytes of x in the forward pass, and 512 of x, dy and
-// dx in the backward pass: one row of 4096 bf16, or 32 of 128. Its registers per thread, for bf16 on sm_90:
-//   forward   64: two packs of x, of the next x and of w, 8 registers each; y in fp32, 16
-//   backward  64: x, dy, the next x and dy, and dx, 4 each; xhat, dxhat, w + offset and dw in fp32, 8 each
-// 64 registers let two blocks, 65536 / (2 * 512), fit on an SM, half of its threads. These have 1024 * 32 B =
-// 32 KiB of the next rows in flight, more than the 4.8 TB/s * 0.8 us / 132 = 29 KiB that cover the latency of
-// an H200's memory, as estimated. In the backward pass, rows of more than 512 packs have two packs a thread,
-// 118 registers and one block on an SM. Shared memory is 16.3 of 228 KiB a block, for the tree over its rows
-// and the sums over a row. A partial row of dw costs 8 C bytes, half of them read back from the L2 cache:
-// for 4096 rows of bf16, of which there are 256, 6% of the traffic.
+// The tile of a block of 512 threads is 1024 packs of 16 bytes in the forward pass and 512 in the backward
+// pass: one row of 4096 bf16, or 32 of 128. Both passes have 64 registers for bf16 on sm_90, so two blocks
+// fit on an SM. They have 32 KiB of the next rows in flight, more than the 4.8 TB/s * 0.8 us / 132 = 29 KiB
+// that cover the latency of an H200's memory, as estimated. In the backward pass, rows of more than 512 packs
+// have two packs a thread, 118 registers and one block on an SM. Shared memory is 16.3 KiB a block.
 //
 // The next limit is the rate of instructions, so xhat and dxhat stay in registers between the two halves of
-// the backward pass. A row of 4096 bf16 takes each of its 16 warps about 280 instructions, 16 * 280 / 4 =
-// 1120 cycles of an SM; its 32 KiB take 1600 cycles at 4.8 TB/s / 132 / 1.8 GHz = 20 B a cycle. Rows that no
-// block can keep are read and computed twice.
+// the backward pass: a row of 4096 bf16 takes 1120 cycles of instructions and 1600 cycles of memory traffic.
+// Rows that no block can keep are read and computed twice.
 
 #include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"
@@ -29,10 +23,10 @@ namespace {
 struct ForwardPointers {
   void* y;
   float* rstd;
-  const void *x, *w, *addend;  // no addend: null
+  const void *x, *w, *addend;  // addend may be null
   float eps, offset;
   bool round_xhat;
-  int64_t y_stride;  // between rows, in elements
+  int64_t y_stride;  // elements between rows
 };
 
 template <class T, class W, int N, int kPacks, bool kWide>

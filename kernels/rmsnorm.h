@@ -3,10 +3,10 @@
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat (w + offset)
 //   dx += or = rstd (dy (w + offset) - xhat mean(dy (w + offset) xhat))
 //   dw += or = sum over rows of dy xhat
-// With an addend, the residual stream where a norm follows a layer, y = addend + xhat (w + offset), and the
+// With an addend (the residual stream if a norm follows a layer), y = addend + xhat (w + offset), and the
 // gradient of the addend is dy. Products and sums are fp32, and y is rounded once. With round_xhat, as in
-// Llama, xhat is rounded to the dtype of x before the product with w.
-// dw is summed in an order independent of the number of threads (kernels/row_blocks.h).
+// Llama, xhat is rounded to the dtype of x before the product with w. dw is summed in an order independent of
+// the number of threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -23,7 +23,7 @@ struct RmsNormForward {
   float eps;
   float offset = 0;
   bool round_xhat = true;
-  int64_t y_stride = 0;  // between rows, in elements; 0: C
+  int64_t y_stride = 0;  // elements between rows; 0: C
 };
 
 struct RmsNormBackward {
@@ -33,7 +33,7 @@ struct RmsNormBackward {
   Tensor x;          // (..., C)
   Tensor w;          // (C), of x's dtype or f32
   Tensor rstd;       // (rows) f32
-  float offset = 0;  // that of the forward pass, like round_xhat
+  float offset = 0;  // same as in the forward pass, like round_xhat
   bool round_xhat = true;
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
   bool accumulate = true;      // false: dw is written

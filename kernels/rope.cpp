@@ -42,13 +42,13 @@ double llama3_frequency(double frequency, const RopeScaling& s) {
   return (1 - t) * frequency / s.factor + t * frequency;
 }
 
-// The index of the pair, as a fraction, that turns so many times within the original positions.
+// The fractional index of the pair that makes `turns` turns within the original positions.
 double yarn_index(double turns, double R, double theta, const RopeScaling& s) {
   const double old = static_cast<double>(s.original_positions);
   return R * std::log(old / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
 }
 
-// How far the frequency of each pair is divided by the factor: from 0 to 1.
+// The weight, from 0 to 1, with which the frequency of each pair is divided by the factor.
 std::vector<double> yarn_shares(int64_t R, double theta, const RopeScaling& s) {
   const double width = static_cast<double>(R);
   double low = yarn_index(s.beta_fast, width, theta, s), high = yarn_index(s.beta_slow, width, theta, s);
@@ -99,7 +99,8 @@ void check_positions(const char* op, const Tensor& positions, int64_t tokens, in
           " is outside the table of ", bound);
 }
 
-// Some pairs of one head. out.store() writes vectors, so that the neighbors of a pair are stored as they are.
+// Rotates interleaved pairs of one head. out.store() writes whole vectors, so the neighbors of a pair are
+// stored one by one.
 template <class T>
 void rotate_neighbors(T* y, const T* x, const float* cosines, const float* sines, int64_t pairs, float sign) {
   for (int64_t i = 0; i < pairs; ++i) {
@@ -114,7 +115,7 @@ template <class T>
 void rotate(const Rotation& r) {
   const int64_t tokens = r.x.shape[0], H = r.x.shape[1], D = r.x.shape[2], width = r.table.shape[1],
                 half = width / 2;
-  // Pairs [first, first + pairs) of token t, by its position on one axis.
+  // Rotates pairs [first, first + pairs) of token t by its position on one axis.
   const auto rotate_section = [&](int64_t t, int64_t position, int64_t first, int64_t pairs, auto out) {
     const float* cosines = r.table.as<float>() + position * width + first;
     const float* sines = cosines + half;
@@ -166,7 +167,7 @@ int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
   return stride_or_width(op, stride, x.shape[0] == 0 ? 0 : x.size() / x.shape[0]);
 }
 
-// Of the elements of a head.
+// The share of a head's elements that are rotated.
 double rotated_share(const Tensor& x, const Tensor& table) {
   return static_cast<double>(table.shape[1]) / static_cast<double>(x.shape[2]);
 }
@@ -251,8 +252,8 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
                 .sections = a.sections});
 }
 
-// Without the table, whose rows stay in the caches. Only the rotated part of a head is read and written in
-// place; elsewhere the rest is copied.
+// The table does not count, since its rows stay in the caches. In place, only the rotated part of a head is
+// read and written; otherwise the rest is copied.
 double min_bytes(const RopeForward& a) {
   const double part = a.y.data == a.x.data ? rotated_share(a.x, a.table) : 1;
   return part * static_cast<double>(a.x.bytes() + a.y.bytes()) + static_cast<double>(a.positions.bytes());

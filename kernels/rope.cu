@@ -16,7 +16,7 @@ namespace {
 // A pack is a full access to the table; the access to x may be shorter.
 constexpr int kPairs = kPackSize<float>;
 
-// kAxes: whether there are several axes of positions.
+// kAxes tells whether there are several axes of positions.
 template <class T, bool kInterleaved, bool kAxes>
 struct Rotate {
   T* y;
@@ -24,13 +24,13 @@ struct Rotate {
   const int32_t* positions;
   const float* table;
   int64_t y_stride, x_stride, H, D, half, table_rows, tokens;
-  int64_t first_end, second_end;  // the pairs of axis 0, and those of axes 0 and 1
+  int64_t first_end, second_end;  // number of pairs of axis 0, and of axes 0 and 1
   float sign;
 
   template <int N>
   struct Inputs {
     int64_t to;
-    Pack<T, N> a, b;  // in the order of memory
+    Pack<T, N> a, b;  // consecutive packs in memory
     Pack<float, N> cosines, sines;
   };
   // Element j of a pack of first or second elements.

@@ -5,8 +5,8 @@
 // and gradients are rotated back by the same angle. Pair k is (x[k], x[k + R/2]), or (x[2k], x[2k + 1]) if
 // interleaved. Its frequency is theta^(-2k/R), scaled by RopeScaling.
 //
-// Tokens of pictures have a position on each of several axes, such as row and column. RopeSections then says
-// which pairs are rotated by which axis.
+// Tokens of images have a position on each of several axes, such as row and column. RopeSections then
+// determines which axis rotates which pairs.
 //
 // The table, whose width is R, holds cosines and sines for positions [0, P), computed in double on the host
 // and rounded once, times RopeScaling::attention_factor. Where R < D, y must be x. x and y may be heads of a
@@ -29,23 +29,23 @@ struct RopeScaling {
   Kind kind = Kind::none;
   double factor = 1;  // linear: divides every frequency
   // llama3, with r = original_positions / wavelength: divides frequencies with r < low_frequency_factor by
-  // factor, keeps those with r > high_frequency_factor, and interpolates linearly in r between the two.
+  // factor, keeps frequencies with r > high_frequency_factor, and interpolates linearly in r between the two.
   double low_frequency_factor = 1, high_frequency_factor = 4;
   int64_t original_positions = 8192;
   // yarn, with turns = original_positions / wavelength: divides frequencies of less than beta_slow turns by
-  // factor, keeps those of more than beta_fast, and interpolates linearly in the index of the pair between
-  // the indices with these turns, which truncate rounds away from each other.
+  // factor, keeps frequencies of more than beta_fast turns, and interpolates linearly in the index of the
+  // pair between the indices with these turns. truncate rounds these indices away from each other.
   double beta_fast = 32, beta_slow = 1;
   bool truncate = true;
-  std::vector<double> divisors{};  // longrope: of each frequency
-  double attention_factor = 1;     // of cosines and sines
+  std::vector<double> divisors{};  // longrope: divisor of each frequency
+  double attention_factor = 1;     // factor of cosines and sines
 };
 constexpr auto value_names(RopeScaling::Kind) {
   return std::array{"none", "linear", "llama3", "yarn", "longrope"};
 }
 
-// How many pairs each axis of the positions rotates: the first pairs by axis 0, the next ones by axis 1, and
-// so on. All zero: there is one axis.
+// The number of pairs that each axis of the positions rotates: axis 0 rotates the first pairs, axis 1 the
+// next ones, and so on. All zero: there is one axis.
 using RopeSections = std::array<int64_t, 3>;
 
 // The R/2 frequencies in radians per position.
@@ -53,7 +53,7 @@ std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling&
 
 // Fills a host table (P, R) f32: row p holds R/2 cosines, then R/2 sines.
 void rope_table(const Tensor& table, double theta, const RopeScaling& scaling = {});
-// The same for other frequencies.
+// Fills the table for other frequencies.
 void rope_table(const Tensor& table, const std::vector<double>& frequencies, double attention_factor = 1);
 
 struct RopeForward {
@@ -61,7 +61,7 @@ struct RopeForward {
   Tensor x;              // (T, H, D), of y's dtype
   Tensor positions;      // (T) i32, in [0, P), or (axes, T)
   Tensor table;          // (P, R) f32
-  int64_t y_stride = 0;  // between tokens, in elements; 0: H D
+  int64_t y_stride = 0;  // elements between tokens; 0: H D
   int64_t x_stride = 0;
   bool interleaved = false;
   RopeSections sections{};
@@ -78,7 +78,7 @@ struct RopeBackward {
   RopeSections sections{};
 };
 
-// For both directions: y = x rotated by `sign` times the angle.
+// The common form of both directions: y = x rotated by `sign` times the angle.
 struct Rotation {
   Tensor y, x, positions, table;
   int64_t y_stride, x_stride;

@@ -1,12 +1,12 @@
 #pragma once
-// Loops over the rows of a tensor on the GPU, and sums over them. The width of a row chooses the threads that
-// share it, with one or two packs of 16 bytes each: a row of 128 elements of 16 bits takes 8 or 16 lanes, one
-// of 8192 a whole block. The threads keep their columns of a row in registers. Blocks take rows in turn: a
-// fixed number of blocks, so that the order of sums over rows does not depend on the GPU.
+// Loops over the rows of a tensor on the GPU, and sums over them. The width of a row determines how many
+// threads share it, with one or two packs of 16 bytes each: a row of 128 elements of 16 bits takes 8 or 16
+// lanes, a row of 8192 a whole block. The threads keep their columns of a row in registers. A fixed number of
+// blocks takes the rows in turn, so the order of sums over rows does not depend on the GPU.
 //
-// Sums over rows, such as dw, have two levels: a thread adds the rows that it meets, the rows of a block are
-// joined by a tree in shared memory, and each block writes one partial row. A second kernel adds the partial
-// rows of each column by a tree.
+// Sums over rows, such as dw, have two levels: a thread adds its rows, the rows of a block are joined by a
+// tree in shared memory, and each block writes one partial row. A second kernel adds the partial rows of each
+// column by a tree.
 
 #include <algorithm>
 #include <bit>
@@ -20,10 +20,10 @@
 
 namespace flatshard::cuda {
 
-inline constexpr int kRowThreads = 512;  // at most, in a block
+inline constexpr int kRowThreads = 512;  // most threads of a block
 
-// A pack of elements as it is in memory, zero by default. Elements of 16 bits stay in pairs: as values of
-// their own, each would take a register, and an instruction whenever they are copied.
+// A pack of elements as in memory, zero by default. Elements of 16 bits stay in pairs: as separate values,
+// each would take a register, and an instruction whenever it is copied.
 template <class T, int N>
 struct RowPack {
   uint32_t word[N * sizeof(T) / 4] = {};
@@ -37,7 +37,7 @@ struct RowPack {
     }
     return pack;
   }
-  // In assembly, as nvcc splits some of these stores otherwise.
+  // Stores the pack by assembly, because nvcc splits some of these stores.
   __device__ void store(T* p) const {
     for (int i = 0; i < static_cast<int>(std::size(word)); i += 4)
       asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p + i * 4 / sizeof(T)), "r"(word[i]),
@@ -99,7 +99,7 @@ struct RowPart {
       body(0);
   }
 
-  // This thread's columns of a row; zero past the row's end, and if it is not `inside` the tensor.
+  // Loads this thread's columns of a row; zero past the row's end, and if the row is not `inside` the tensor.
   template <class T>
   __device__ static Columns<T> load(const T* row, int slab, int C, bool inside = true) {
     Columns<T> columns;
@@ -108,14 +108,14 @@ struct RowPart {
     return columns;
   }
 
-  // Stores them, rounded to T, up to the row's end.
+  // Stores this thread's columns, rounded to T, up to the row's end.
   template <class T>
   __device__ static void store(T* row, int slab, int C, const Floats& values) {
     for (int k = 0; k < kPacks; ++k)
       if (column(slab, k) < C) RowPack<T, N>::rounded(values[k]).store(row + column(slab, k));
   }
 
-  // The values as they would be read back from storage of type T.
+  // Rounds the values to T.
   template <class T>
   __device__ static void round(Floats& values) {
     if constexpr (!std::is_same_v<T, float>)
@@ -167,8 +167,8 @@ template <int kCount>
 struct RowSums {
   float value[kCount] = {};
 
-  // Adds up `value`. With alternating turns, the barrier of one call separates the reads of the call before
-  // from the writes of the next.
+  // Replaces `value` by its sum over the row's threads. With alternating turns, the barrier of one call
+  // separates the reads of the previous call from the writes of the next.
   __device__ void add_up(int turn) {
     const int width = static_cast<int>(blockDim.x);
     if (width >= kWarp) {
@@ -179,7 +179,7 @@ struct RowSums {
           for (float& v : value) v += __shfl_xor_sync(0xffffffffu, v, offset);
     }
     if (width <= kWarp) return;
-    // The sums of a row begin at a multiple of four, as four are one access.
+    // The sums of a row begin at a multiple of four, because four floats are one access.
     constexpr int kSlots = 2 * kRowThreads / kWarp;
     alignas(16) __shared__ float warps[2][kCount][kSlots];
     const int count = width / kWarp;
@@ -211,7 +211,7 @@ struct PartialRow {
   using Piece = Pack<float, kPiece>;
   int C;
 
-  // Of the pack that starts at column i.
+  // The index of a piece of the pack that starts at column i.
   __device__ int place(int i, int piece) const { return (piece * (C / N) + i / N) * kPiece; }
   __device__ int column(int place) const {
     const int piece = place / kPiece, packs = C / N;
@@ -247,17 +247,17 @@ __device__ inline void join_rows(float (&sums)[N]) {
   }
 }
 
-// The sums of a block over its rows, of this thread's columns: in registers, or in its partial row in global
-// memory if rows are wide.
+// The sums over the rows of a block, for this thread's columns: in registers, or in the block's partial row
+// in global memory if rows are wide.
 template <int N, int kPacks, bool kWide>
 struct BlockSums {
   using Part = RowPart<N, kPacks, kWide>;
   using Row = PartialRow<N>;
-  float* partial;  // of C columns; null: not wanted
+  float* partial;  // the block's partial row of C columns; null: not wanted
   int C;
   float sum[kPacks][N] = {};
 
-  // Wide rows: around the additions to the sums of a slab.
+  // For wide rows, begin() and end() surround the additions to the sums of a slab.
   __device__ void begin(int slab, bool first_row) {
     if constexpr (kWide)
       for_each_piece(slab, [&](float* at, float* sums) {
@@ -268,10 +268,10 @@ struct BlockSums {
   __device__ void end(int slab) {
     if constexpr (kWide) store_slab(slab);
   }
-  // After the last row.
+  // To be called after the last row.
   __device__ void finish() {
     if (kWide || !partial) return;
-    if constexpr (kPacks == 1) join_rows<N>(sum[0]);  // wider rows have a block of their own
+    if constexpr (kPacks == 1) join_rows<N>(sum[0]);  // with two packs, a row takes the whole block
     if (threadIdx.y == 0) store_slab(0);
   }
 
@@ -289,12 +289,12 @@ struct BlockSums {
   }
 };
 
-inline constexpr int kTotalColumns = kWarp, kTotalRows = 16;  // of threads
+inline constexpr int kTotalColumns = kWarp, kTotalRows = 16;  // threads of a block
 
-// The sums over `count` partial rows of C columns for `first`, and C columns for `second` if rows have more;
-// a null total is not wanted. A block adds kTotalColumns columns: a thread every 16th row, then a tree in
-// 2 KiB of shared memory. Bound by latency, about kRowGridBlocks / 16 loads in turn: the partials are in the
-// L2 cache.
+// The sums over `count` partial rows: C columns for `first`, and if rows have more, C columns for `second`; a
+// null total is not wanted. A block adds kTotalColumns columns: a thread adds every 16th row, then a tree in
+// 2 KiB of shared memory joins them. Latency limits it, about kRowGridBlocks / 16 loads in turn from the L2
+// cache.
 struct Totals {
   float *first, *second;
 };
@@ -332,7 +332,7 @@ void add_partials(Stream& stream, const char* name, const Totals& totals, const 
   check_launch(stream, name);
 }
 
-// The blocks of a loop over rows.
+// The thread blocks of a loop over rows.
 struct RowGrid {
   dim3 block;
   unsigned blocks;
@@ -350,7 +350,7 @@ inline RowGrid row_grid(int64_t rows, int64_t packs, int per_thread, int64_t mos
 // `packable`, kPreferred a thread unless rows are too wide, by at most `most_blocks` blocks.
 template <class T, int kPreferred, class Launch>
 void visit_row_grid(int64_t rows, int64_t C, bool packable, int64_t most_blocks, Launch&& launch) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // kernels count rows and columns in an int
+  constexpr int64_t kMost = int64_t{1} << 30;  // kernels count rows and columns with an int
   check(rows <= kMost && C <= kMost, "a norm on a GPU has at most 2^30 rows of 2^30 elements, not ", rows,
         " of ", C);
   const auto visit = [&]<int N>() {

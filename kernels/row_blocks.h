@@ -1,7 +1,7 @@
 #pragma once
 // Sums over the rows of a tensor, with bits independent of the number of threads: one thread sums each block
 // of kRowBlock rows into its own row of `partials`, (row_blocks(rows), sums) f32, and the sums of the blocks
-// are added in order. Used for the weight gradients of the norms. On a GPU, a fixed number of thread blocks
+// are added in order. The weight gradients of the norms use them. On a GPU, a fixed number of thread blocks
 // takes the rows in turn (row_blocks.cuh).
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline constexpr int64_t kRowBlock = 64;
 
 inline int64_t row_blocks(int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock; }
 
-// Rows of partial sums over the rows of a norm, and over those of column sums.
+// The number of rows of partial sums: over the rows of a norm, and for sums of C columns.
 inline int64_t partial_rows(Device device, int64_t rows) {
   return device.is_cuda() ? norm_grid_blocks(rows) : row_blocks(rows);
 }
@@ -23,8 +23,8 @@ inline int64_t partial_rows(Device device, int64_t rows, int64_t C) {
   return device.is_cuda() ? column_sum_parts(rows, C) : row_blocks(rows);
 }
 
-// row(r, sums, out) adds the contribution of row r to the sums of its block, which start at zero. It may also
-// write an output through `out`, of `written` bytes in total (parallel_write.h).
+// Calls row(r, sums, out) for every row r, which adds its contribution to the sums of its block; they start
+// at zero. It may also write an output through `out`, of `written` bytes in total (parallel_write.h).
 template <class Row>
 void sum_row_blocks(int64_t written, int64_t rows, const Tensor& partials, Row&& row) {
   const auto run_block = [&](int64_t block, auto out) {

@@ -28,7 +28,7 @@ using Floats [[gnu::vector_size(64)]] = float;
 using Ints [[gnu::vector_size(64)]] = int32_t;
 using Words [[gnu::vector_size(64)]] = uint32_t;
 using Halves [[gnu::vector_size(32)]] = uint16_t;
-using TwoHalves [[gnu::vector_size(64)]] = uint16_t;  // two vectors of them
+using TwoHalves [[gnu::vector_size(64)]] = uint16_t;  // two vectors of Halves
 using Bytes [[gnu::vector_size(16)]] = uint8_t;
 using Longs [[gnu::vector_size(16)]] = int64_t;
 
@@ -44,7 +44,7 @@ template <class Body>
   if (i < n) body(i, static_cast<int>(n - i));
 }
 
-inline Floats splat(float value) { return value - Floats{}; }  // not +: -0 stays -0
+inline Floats splat(float value) { return value - Floats{}; }  // subtraction, because -0 + 0 would be +0
 
 // a * b + c, rounded once on processors with fused multiply-add.
 inline Floats fma(Floats a, Floats b, Floats c) {
@@ -62,7 +62,7 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 #endif
 }
 
-// b if either is NaN.
+// The larger of a and b; b if either is NaN.
 inline Floats max(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
@@ -87,10 +87,10 @@ inline Floats sqrt(Floats a) {
 #endif
 }
 
-// The magnitudes of a, for sums and maxima.
+// The magnitudes of a.
 inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
 
-// Whether v & mask is zero in some lane of a or b.
+// Returns whether v & mask is zero in some lane of v = a or v = b.
 inline bool any_zero(Words a, Words b, Words mask) {
 #if defined(__AVX512F__)
   const __mmask16 in_a = _mm512_testn_epi32_mask((__m512i)a, (__m512i)mask);
@@ -116,7 +116,7 @@ inline Floats widen_bf16(Halves bits) {
 // Rounds to nearest even, like bf16(float).
 inline Halves narrow_bf16(Floats value) {
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__)
-  // The instruction flushes subnormals to zero; otherwise it rounds alike.
+  // The instruction flushes subnormals to zero; otherwise it rounds to nearest even, too.
   constexpr int kSubnormal = 0x20;
   if (_mm512_fpclass_ps_mask((__m512)value, kSubnormal) == 0) [[likely]]
     return (Halves)_mm512_cvtneps_pbh((__m512)value);
@@ -216,7 +216,7 @@ inline Floats lookup(Floats table, Ints index) {
   for (int i = 0; i < 2; ++i) {
     const __m256 low = _mm256_permutevar8x32_ps(halves[0], at[i]);
     const __m256 high = _mm256_permutevar8x32_ps(halves[1], at[i]);
-    const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(at[i], 28));  // bit 3 as the sign
+    const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(at[i], 28));  // bit 3 becomes the sign
     reinterpret_cast<__m256*>(&r)[i] = _mm256_blendv_ps(low, high, is_high);
   }
   return r;
@@ -226,7 +226,7 @@ inline Floats lookup(Floats table, Ints index) {
   return r;
 #endif
 }
-// The same with 32 values, by the low five bits of an index.
+// A lookup among 32 values, by the low five bits of an index.
 inline Floats lookup(Floats first, Floats second, Ints index) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_permutex2var_ps((__m512)first, (__m512i)index, (__m512)second);
@@ -245,7 +245,7 @@ inline Halves lookup(Halves table, Bytes index) {
 #endif
 }
 
-// Prefetches the cache line at p, which may be past the data. It keeps memory busy with the next row while an
+// Prefetches the cache line at p, which may be past the data, so that memory delivers the next row while an
 // op computes on the current one.
 template <class T>
 inline void fetch(const T* p) {
@@ -277,7 +277,7 @@ inline void store_fence() {
 #endif
 }
 
-// v rounded to T and back.
+// Rounds v to T and converts it back.
 template <class T>
 inline Floats round_to(Floats v) {
   if constexpr (std::is_same_v<T, bf16>) return widen_bf16(narrow_bf16(v));
@@ -335,7 +335,7 @@ inline Floats scale_by_power_of_two(Floats e, Floats n) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_scalef_ps((__m512)e, (__m512)n);
 #else
-  // In two factors, since 2^128 overflows.
+  // The power is split into two factors, since 2^128 overflows.
   const Ints whole = __builtin_convertvector(n, Ints), half = whole >> 1;
   const auto power = [](Ints k) { return (Floats)((Words)(k + 127) << 23); };
   return e * power(half) * power(whole - half);

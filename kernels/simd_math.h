@@ -32,7 +32,7 @@ inline Floats exp(Floats x) {
 // 1 / (1 + e^-x) within 3 units; 0 below -88.7228.
 inline Floats sigmoid(Floats x) { return 1.0f / (exp(-x) + 1.0f); }
 
-// Within 3 units.
+// tanh x within 3 units.
 inline Floats tanh(Floats x) {
   const Floats size = abs(x), square = x * x;
   Floats p = splat(kTanh11);
@@ -66,7 +66,8 @@ struct ByteTable {
 inline constexpr int kBytesWidth = 64;
 inline std::array<Floats, 4> lookup_bytes(const uint8_t* codes, const ByteTable& table) {
 #if defined(__AVX512VBMI__)
-  // Interleaving bytes within the quarters of a vector transposes groups of four codes; so does this.
+  // Transposes groups of four codes, because interleaving bytes within the quarters of a vector transposes
+  // them back.
   const __m512i transposed = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   const __m512i index = _mm512_permutexvar_epi32(transposed, _mm512_loadu_si512(codes));
   const __mmask64 upper = _mm512_movepi8_mask(index);
@@ -89,10 +90,11 @@ inline std::array<Floats, 4> lookup_bytes(const uint8_t* codes, const ByteTable&
 #endif
 }
 
-// Pairs of 4-bit values in bytes, the first one in the high half. The byte of an odd last lane is read whole.
+// Loads pairs of 4-bit values from bytes, the first one in the high half. For an odd number of lanes, the
+// whole last byte is read.
 template <class Lanes = Full>
 inline Bytes load_nibbles(const uint8_t* p, Lanes lanes = {}) {
-  uint64_t word = 0;  // a vector that is loaded in part would stall on its store
+  uint64_t word = 0;  // a partly loaded vector would stall on its store
   std::memcpy(&word, p, static_cast<size_t>((lanes + 1) / 2));
   const Bytes pairs = (Bytes)Longs{static_cast<int64_t>(word)};
   const Bytes high = pairs >> 4, low = pairs & 15;
@@ -114,7 +116,7 @@ inline TwoHalves lookup_nibbles(Halves table, const uint8_t* p) {
 
 inline Words load_words(const uint32_t* p) { return load_bits<Words>(p, Full{}); }
 
-// 32 values, those at even and those at odd positions.
+// 32 values, split by even and odd positions.
 struct Pairs {
   Floats even, odd;
 };
@@ -149,7 +151,7 @@ inline uint16_t max(TwoHalves v) {
 #endif
 }
 
-// The highest bytes of the lanes of a, then of those of b.
+// The highest bytes of the lanes of a, then of the lanes of b.
 inline Halves top_bytes(Words a, Words b) {
 #if defined(__AVX512VBMI__)
   const __m512i top = _mm512_set_epi64(0, 0, 0, 0, 0x7f7b77736f6b6763, 0x5f5b57534f4b4743, 0x3f3b37332f2b2723,
@@ -161,7 +163,7 @@ inline Halves top_bytes(Words a, Words b) {
 #endif
 }
 
-// Bits 16 to 23 of the lanes of a, then of those of b.
+// Bits 16 to 23 of the lanes of a, then of the lanes of b.
 inline Halves third_bytes(Words a, Words b) {
 #if defined(__AVX512VBMI__)
   const __m512i third = _mm512_set_epi64(0, 0, 0, 0, 0x7e7a76726e6a6662, 0x5e5a56524e4a4642,

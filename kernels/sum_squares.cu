@@ -2,9 +2,8 @@
 // kSquaresLanes lanes by the same tree, a thread block a group of partials, and one warp adds the groups.
 //
 // Memory bandwidth limits the sums of chunks: for f32, a lane has up to 8 loads of 16 bytes in flight and 40
-// registers, so the 1536 threads of an SM have 192 KiB in flight. Latency limits the sums of partials, of
-// which there are few: two million, of 8 billion parameters, are 512 blocks with 16 loads a thread (31
-// registers, 2 KiB of shared memory), then 512 additions in turn by one warp, an estimated 8 us in all.
+// registers, so the 1536 threads of an SM have 192 KiB in flight. Latency limits the sums of partials (31
+// registers, 2 KiB of shared memory): for 8 billion parameters they take an estimated 8 us in all.
 
 #include <algorithm>
 
@@ -65,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     squares_kernel(float* partials, const T* x, int64_t first, int64_t size, int64_t chunks) {
   const int64_t chunk = blockIdx.x * static_cast<int64_t>(kWarps) + threadIdx.x / kWarp;
   if (chunk >= chunks) return;
-  // Both are indices into x; the first chunk may start before x, the last may end after it.
+  // chunk_begin and begin are indices into x; the first chunk may start before x, the last may end after it.
   const int64_t chunk_begin = (first / kSquaresChunk + chunk) * kSquaresChunk - first;
   const int64_t begin = chunk_begin > 0 ? chunk_begin : 0;
   const int64_t end = chunk_begin + kSquaresChunk < size ? chunk_begin + kSquaresChunk : size;
@@ -73,14 +72,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) partials[chunk] = squares;
 }
 
-constexpr int kUnits = 256;  // at most, in one launch
+constexpr int kUnits = 256;  // most units in one launch
 
-// Units of parameters as the blocks of a launch find them, each a group of one of them. In the parameter
-// space of the kernel: no memory of the device is needed.
+// The units of parameters of a launch, in which each thread block adds one group of one unit. It is a kernel
+// argument, so it needs no device memory.
 struct Units {
-  int32_t first_group[kUnits + 1];  // of the launch
-  int32_t chunks[kUnits];           // on a rank
-  int64_t first_chunk[kUnits];      // on a rank, of all units
+  int32_t first_group[kUnits + 1];  // number of groups of the launch before each unit
+  int32_t chunks[kUnits];           // chunks of each unit on a rank
+  int64_t first_chunk[kUnits];      // first chunk of each unit among all chunks of a rank
 };
 
 __global__ void __launch_bounds__(kThreads)

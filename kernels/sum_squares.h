@@ -9,10 +9,10 @@
 // elements are distributed round-robin over kSquaresLanes lanes, then halves of the lanes are added. A range
 // that starts inside a chunk splits it into two partials, which may change the bits.
 //
-// The partials of a unit of parameters are taken in the order of its chunks, whichever rank made them, and
-// are added in fp64 in groups of kPartialGroup, by a tree like that of a chunk; the sums of the groups are
-// added in order, unit after unit. Zero partials at the end of a unit, its padding, change nothing. The norm
-// therefore has the same bits for any number of ranks whose ranges start at chunk boundaries.
+// The partials of a unit of parameters are in the order of its chunks, whichever rank computed them. They are
+// added in fp64 in groups of kPartialGroup, by a tree as for a chunk; the sums of the groups are added in
+// order, unit after unit. Zero partials at the end of a unit, its padding, change nothing. The norm therefore
+// has the same bits for any number of ranks whose ranges start at chunk boundaries.
 
 #include <span>
 
@@ -30,7 +30,7 @@ constexpr int64_t squares_chunks(int64_t first, int64_t size) {
   return size == 0 ? 0 : (first + size - 1) / kSquaresChunk - first / kSquaresChunk + 1;
 }
 
-// The groups of the partials of units, with this many chunks on each rank.
+// The number of groups of partials, where units[i] is the number of chunks of unit i on each rank.
 constexpr int64_t partial_groups(int64_t ranks, std::span<const int64_t> units) {
   int64_t groups = 0;
   for (const int64_t unit : units) groups += (unit * ranks + kPartialGroup - 1) / kPartialGroup;
@@ -45,8 +45,8 @@ struct SumSquares {
 
 struct SumPartials {
   Tensor groups;    // (partial_groups(ranks, units), 2) i32: the words of fp64 sums
-  Tensor partials;  // (ranks, n) f32: for each rank, its chunks of each unit
-  // The chunks of each unit on a rank; their sum is n. Valid until the work is done.
+  Tensor partials;  // (ranks, n) f32: for each rank, the partials of its chunks of each unit
+  // The number of chunks of each unit on a rank; the sum is n. It must be valid until the work is done.
   std::span<const int64_t> units;
 };
 
@@ -54,7 +54,7 @@ struct ClipCoefficient {
   Tensor norm;         // (1) f32
   Tensor coefficient;  // (1) f32, the grad_scale of adamw
   Tensor nonfinite;    // (1) i32: 1 if the norm is not finite (the coefficient is then meaningless), else 0
-  Tensor groups;       // (n, 2) i32: of sum_partials, those of all units in order
+  Tensor groups;       // (n, 2) i32: the groups of sum_partials, of all units in order
   float max_norm;      // infinity: do not clip
   float scale = 1.0f;  // factor from the squared values to the gradients: 1 / loss scale
 };

@@ -23,7 +23,7 @@ struct Forward {
   T* y;
   const T *gate, *up;
   PackedRows rows;
-  int64_t y_spare;  // columns at the end of a row of y that are not written
+  int64_t y_spare;  // number of columns at the end of a row of y that are not written
 
   template <int N>
   struct Inputs {

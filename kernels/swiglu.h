@@ -3,7 +3,7 @@
 //   y = gate P(gate) up
 //   dgate = dy up (P(gate) + gate P'(gate))      dup = dy gate P(gate)
 // The backward pass recomputes P. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
-// output of a fused projection: then they are packed_columns of it and row_stride is 2F (kernels/packed.h).
+// output of a fused projection: then they are packed_columns() of it and row_stride is 2F (kernels/packed.h).
 // dgate may be gate, and dup may be up.
 
 #include "kernels/packed.h"
@@ -18,8 +18,8 @@ struct SwigluForward {
   Tensor y;                // (..., F)
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
-  int64_t row_stride = 0;  // between rows of gate and of up, in elements; 0: F
-  int64_t y_stride = 0;    // between rows of y; 0: F
+  int64_t row_stride = 0;  // elements between rows of gate and of up; 0: F
+  int64_t y_stride = 0;    // elements between rows of y; 0: F
   Gate function = Gate::silu;
 };
 
@@ -29,7 +29,7 @@ struct SwigluBackward {
   Tensor dy;               // (..., F)
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
-  int64_t row_stride = 0;  // between rows of gate, up, dgate and dup, in elements; 0: F
+  int64_t row_stride = 0;  // elements between rows of gate, up, dgate and dup; 0: F
   Gate function = Gate::silu;
 };
 

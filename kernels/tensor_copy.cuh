@@ -8,13 +8,13 @@
 
 namespace flatshard::cuda {
 
-// --- barriers, in shared memory; a phase ends when all arrivals and all expected bytes are there
+// --- barriers in shared memory; a phase ends when all arrivals and all expected bytes have come
 
 __device__ inline void init_barrier(uint64_t* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                : "memory");
 }
-// Makes initial barriers visible to copies; the threads of the block need a barrier in addition.
+// Makes initialized barriers visible to copies; the threads of the block need a barrier in addition.
 __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -28,8 +28,8 @@ __device__ inline void arrive_and_expect(uint64_t* barrier, unsigned bytes) {
       "r"(bytes)
       : "memory");
 }
-// Waits for the end of a phase: of the first, third, ... with parity 0, of the others with parity 1. A phase
-// that precedes the first one, of parity 1, has ended.
+// Waits for the end of a phase. The first, third, ... phase has parity 0, the others have parity 1. The phase
+// before the first, with parity 1, counts as ended.
 __device__ inline void wait(uint64_t* barrier, unsigned parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
@@ -50,7 +50,7 @@ struct Ring {
 
   static __device__ int stage(int t) { return t % kStages; }
   static __device__ unsigned round(int t) { return t / kStages & 1; }
-  // By one thread; `fillers` and `readers` arrive for each use.
+  // To be called by one thread. `fillers` and `readers` are the arrivals for each use.
   __device__ void init(unsigned fillers, unsigned readers) {
     for (int s = 0; s < kStages; ++s) init_barrier(&full[s], fillers), init_barrier(&empty[s], readers);
   }
@@ -61,8 +61,8 @@ struct Ring {
 
 // --- boxes
 
-// Starts the copy of the box of a (rows, heads, D) tensor at (row, head, column), of which elements outside
-// the tensor become zero; all count for the barrier.
+// Starts the copy of the box of a (rows, heads, D) tensor at (row, head, column). Elements outside the tensor
+// become zero; all bytes count for the barrier.
 __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int column, int head, int row,
                                 uint64_t* full) {
   asm volatile(
@@ -77,7 +77,7 @@ using EncodeTensorMap = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32
                                      CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
                                      CUtensorMapFloatOOBfill);
 
-// The driver's own function, found without linking against it.
+// The driver's function, found without linking against the driver.
 inline EncodeTensorMap tensor_map_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;

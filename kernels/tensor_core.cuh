@@ -17,7 +17,7 @@ struct SwizzledTile {
   static_assert(D % kChunk == 0);
   static constexpr int bytes(int rows) { return rows * kChunks * 16; }
 
-  uint32_t begin;  // in shared memory; a multiple of 128
+  uint32_t begin;  // address in shared memory; a multiple of 128
 
   static __device__ int turn(int row) {
     if constexpr (sizeof(T) == 4 && kGroup == 8) return row % 4 * 2 + row / 4 % 2;
@@ -31,8 +31,8 @@ struct SwizzledTile {
   static __device__ uint32_t further(uint32_t place, int chunks) {
     return (place ^ static_cast<uint32_t>(chunks % kGroup * 16)) + chunks / kGroup * kGroup * 16;
   }
-  // Moves to the same chunk `rows` rows below. The lowest three bits of the row and of `rows` must have none
-  // in common.
+  // Moves to the same chunk `rows` rows below. The lowest three bits of the row and of `rows` must have no
+  // bit in common.
   static __device__ uint32_t below(uint32_t place, int rows) {
     return (place ^ static_cast<uint32_t>(turn(rows) * 16)) + rows * kChunks * 16;
   }
@@ -49,15 +49,15 @@ __device__ inline void copy_async(uint32_t to, const void* from, bool exists) {
                "r"(exists ? 16 : 0)
                : "memory");
 }
-// The same for 4 bytes.
+// Starts a copy of 4 bytes, or writes zeros.
 __device__ inline void copy_word_async(uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0)
                : "memory");
 }
 // Groups the copies that this thread started since its last commit.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most the latest kGroups groups of this thread are pending. The copies of other threads need
-// a barrier in addition.
+// Waits until at most the latest kGroups groups of this thread are pending. For the copies of other threads a
+// barrier is needed in addition.
 template <int kGroups>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
@@ -77,8 +77,8 @@ __device__ inline void load_pieces_transposed(uint32_t (&to)[4], uint32_t row) {
                : "memory");
 }
 
-// sums (16, 8) += a (16, 16) b (16, 8). Lane l holds sums of row l / 4, columns 2 (l % 4) and 2 (l % 4) + 1,
-// in 0 and 1, and of row l / 4 + 8 in 2 and 3.
+// sums (16, 8) += a (16, 16) b (16, 8). Lane l holds columns 2 (l % 4) and 2 (l % 4) + 1 of two rows: sums[0]
+// and sums[1] are in row l / 4, sums[2] and sums[3] in row l / 4 + 8.
 template <class T>
 __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 template <>

@@ -38,7 +38,7 @@ constexpr int64_t words(int64_t n) {
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Accumulators of the inner loop: as many as fit the registers next to one row of b.
+// The accumulators of the inner loop: as many as fit the registers next to one row of b.
 #if defined(__AVX512F__)
 inline constexpr int kTileRows = 6, kTileVectors = 4;
 #else

@@ -13,7 +13,7 @@
 namespace flatshard {
 namespace {
 
-constexpr size_t kDigits = 16;  // of a word
+constexpr size_t kDigits = 16;  // hexadecimal digits of a word
 constexpr char kSeparator = '\t';
 
 std::vector<std::string> fields_of(const std::string& line) {

@@ -1,8 +1,8 @@
 #pragma once
-// The fastest of cuBLASLt's algorithms for the products of a run, found by timing them, instead of the one
-// that its heuristics prefer. Timings differ from run to run, and sums of different algorithms differ in
-// their last bits, so the algorithms are kept in a file; a run is reproducible as long as it reads the same
-// one. The file has a line for each product, with five fields separated by tabs:
+// The fastest of cuBLASLt's algorithms for the products of a run, found by timing them instead of by
+// cuBLASLt's heuristics. Timings differ from run to run, and sums of different algorithms differ in their
+// last bits, so the algorithms are kept in a file; runs that read the same file are reproducible. The file
+// has a line for each product, with five fields separated by tabs:
 //
 //   device   library   product   algorithm   microseconds
 //
@@ -20,19 +20,19 @@ namespace flatshard {
 
 class TunedProducts {
  public:
-  using Algorithm = std::array<uint64_t, 8>;  // as cuBLASLt serializes it
+  using Algorithm = std::array<uint64_t, 8>;  // serialized by cuBLASLt
 
   TunedProducts() = default;
-  // The text of a file, as used with a device and a library. An Error names the line of `path` that is
-  // malformed.
+  // Reads the text of a file for a device and a library. Throws an Error that names the malformed line of
+  // `path`.
   TunedProducts(std::string device, std::string library, const std::string& text, const std::string& path);
 
-  const Algorithm* find(const std::string& product) const;  // null if it was not timed here
+  const Algorithm* find(const std::string& product) const;  // null if not timed with here_
   void add(const std::string& product, const Algorithm& algorithm, double microseconds);
 
-  std::string text() const;  // of the file, with the lines of other devices and libraries
-  int64_t size() const;      // of the products timed here
-  // A name for the algorithms used here, eight digits of a hash; "" if there are none.
+  std::string text() const;  // text of the file, including the lines of other devices and libraries
+  int64_t size() const;      // number of products timed with this device and library
+  // A name for the algorithms of this device and library, eight digits of a hash; "" if there are none.
   std::string name() const;
 
  private:
@@ -41,17 +41,17 @@ class TunedProducts {
     std::string microseconds;
   };
   std::string here_;                       // device and library
-  std::map<std::string, Choice> choices_;  // by all three keys
+  std::map<std::string, Choice> choices_;  // keyed by device, library and product
 };
 
-// Times, on a stream, the algorithms of the products that planning streams on its GPU have been given, as far
-// as the file lacks them, and returns its new text. Takes device memory for the largest product.
+// Times, on a stream, the algorithms of the products that planning streams on its GPU have planned and that
+// the file lacks; returns the new text of the file. Takes device memory for the largest product.
 std::string tune_products(Stream& stream, const std::string& text, const std::string& path);
-// Products planned so far are no part of a run, and need not be timed for it.
+// Forgets the products planned so far, for plans that do not belong to the run.
 void forget_planned_products();
 
-// From now on products on this GPU run by the algorithms in this text of a file, where it has them. Returns
-// the name of the set, "" if there is nothing for this device.
+// Makes later products on this GPU use the algorithms in this text of a file, if it has them. Returns the
+// name of the set; "" if the file has none for this device.
 std::string use_tuned_products(Device device, const std::string& text, const std::string& path);
 
 namespace cuda {

@@ -1,6 +1,7 @@
 #pragma once
 // Wrappers of the warpgroup instructions of sm_90a, one function each, for kernels in files that are compiled
-// for it alone. A warpgroup is four warps of which the first is a multiple of four; all its threads call.
+// for sm_90a alone. A warpgroup is four warps, the first of which has a number that is a multiple of four;
+// all its threads make each call.
 
 #include <cstdint>
 
@@ -10,8 +11,8 @@ namespace flatshard::cuda {
 
 inline constexpr int kGroupWarps = 4, kGroup = kGroupWarps * kWarp, kGroupRows = 64;
 
-// Keeps the compiler from moving accesses to these registers past this point: it does not know that products
-// run on.
+// Keeps the compiler, which does not know that products are still running, from moving accesses to these
+// registers past this point.
 template <int kOperands>
 __device__ void pin(uint32_t (&operands)[kOperands][4]) {
 #pragma unroll
@@ -19,8 +20,8 @@ __device__ void pin(uint32_t (&operands)[kOperands][4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(operands[i][k])::"memory");
 }
-// Orders the accesses of the threads to registers, which include these sums and left operands, before the
-// products that follow.
+// Orders the threads' accesses to registers, including these sums and left operands, before the products that
+// follow.
 template <class... Registers>
 __device__ void fence_products(Registers&... accessed) {
   (pin(accessed), ...);
@@ -28,8 +29,9 @@ __device__ void fence_products(Registers&... accessed) {
 }
 // Groups the products that were issued since the last commit.
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most the latest kGroups groups of products are in flight, among them none of these sums and
-// left operands. Until then, nothing may touch these, nor write the shared memory that products read.
+// Waits until at most the latest kGroups groups of products are in flight, none of which uses these sums and
+// left operands. Until then, nothing may access these registers, or write the shared memory that products
+// read.
 template <int kGroups, class... Registers>
 __device__ void wait_for_products(Registers&... done) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
@@ -39,7 +41,7 @@ __device__ void wait_for_products(Registers&... done) {
 // Makes this thread's writes to shared memory visible to products and tensor copies.
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Sets the number of registers of each thread, below or above what the kernel started with.
+// Sets the number of registers of each thread, below or above the number that the kernel started with.
 template <int kRegisters>
 __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -66,7 +68,7 @@ struct PanelTile {
   static constexpr int kPanelBytes = kRows * kRowBytes, kBytes = kPanels * kPanelBytes;
   static_assert(D % kPanel == 0 && kRows % 8 == 0);
 
-  uint32_t begin;  // a multiple of 1024
+  uint32_t begin;  // address in shared memory; a multiple of 1024
 
   __device__ uint32_t panel(int p) const { return begin + p * kPanelBytes; }
   __device__ uint32_t at(int row, int chunk) const {
@@ -74,26 +76,26 @@ struct PanelTile {
     const int turn = kChunks == 8 ? row % 8 : row / 2 % 4;
     return panel(chunk / kChunks) + row * kRowBytes + (chunk % kChunks ^ turn) * 16;
   }
-  // An operand of which products sum along 16 columns from `column` on; its rows begin at `row`, a multiple
-  // of 8.
+  // The descriptor of an operand that is summed along 16 columns from `column` on; its rows begin at `row`, a
+  // multiple of 8.
   __device__ uint64_t along(int row, int column) const {
     return descriptor(panel(column / kPanel) + row * kRowBytes + column % kPanel * 2, 0);
   }
-  // A right operand of which products sum down 16 rows from `row` on; its columns begin at `column`, a
-  // panel's first.
+  // The descriptor of a right operand that is summed down 16 rows from `row` on; its columns begin at
+  // `column`, the first of a panel.
   __device__ uint64_t down(int row, int column = 0) const {
     return descriptor(panel(column / kPanel) + row * kRowBytes, kPanels > 1 ? kPanelBytes : 0);
   }
 
  private:
   static __device__ uint64_t descriptor(uint32_t place, uint32_t leading) {
-    constexpr uint32_t kSwizzle = kPanel == 64 ? 1 : 2;  // of 128 bytes, of 64 bytes
+    constexpr uint32_t kSwizzle = kPanel == 64 ? 1 : 2;  // swizzle of 128 or of 64 bytes
     const uint32_t low = leading >> 4 << 16 | place >> 4, high = kSwizzle << 30 | kPatternBytes >> 4;
     return uint64_t{high} << 32 | low;
   }
 };
 
-// What PTX calls a type.
+// The name of a type in PTX.
 template <class T>
 struct NameOf;
 template <>
@@ -105,9 +107,9 @@ struct NameOf<f16> {
   static constexpr char kPtx[] = "f16";
 };
 
-// The products below are of 64 rows; each thread has the sums of its warp's 16 rows as after multiply_add
-// (tensor_core.cuh), 8 columns after another: Sums<1, N>. With !adds they begin at zero. `a` in registers is
-// the operand of multiply_add. Products are asynchronous.
+// The products below have 64 rows. Each thread has the sums of its warp's 16 rows in the layout of
+// multiply_add (tensor_core.cuh), 8 columns after another: Sums<1, N>. With !adds they begin at zero. An `a`
+// in registers has the layout of multiply_add's operand. Products are asynchronous.
 
 // sums (64, 64) += a (64, 16) b (64, 16)^T, both from PanelTile::along.
 template <class T>

@@ -56,7 +56,7 @@ LayerAdapters::Projection LayerAdapters::spare_columns(const Tensor& x, int64_t 
   return {packed_columns(x, width, {x.shape[0], ranks_}), x.shape[1]};
 }
 
-// All layers of a model have the same probability.
+// Returns whether dropout applies. All layers of a model have the same probability.
 bool LayerAdapters::drops(const Context& c) const { return c.dropout && have_dropout(); }
 
 Tensor LayerAdapters::dropped(Context& c, const Layer& layer, const Tensor& x, int64_t first) const {
@@ -96,7 +96,7 @@ void LayerAdapters::project(Context& c, const ParamView& p, const Tensor& x, int
   }
 }
 
-// One product, unless layers differ in their masks or scales.
+// Uses one product, unless layers differ in their masks or scales.
 void LayerAdapters::project_into_spare_columns(Context& c, const ParamView& p, const Tensor& x,
                                                int64_t first) const {
   const Tensor all = a(p), own = packed_columns(x, 0, {x.shape[0], in_});
@@ -151,7 +151,7 @@ void LayerAdapters::place_b(Context& c, const ParamView& p, const Tensor& to, in
 
 void LayerAdapters::backward_b(Context& c, const GradView& g, const Layer& layer, const Tensor& dy) const {
   if (g[layer.b].empty()) return;
-  const Projection u = u_.of(layer);  // with the scale, if it is in spare columns
+  const Projection u = u_.of(layer);  // includes the scale if it is in spare columns
   gemm(c.stream, c.scratch,
        {.c = g[layer.b],
         .a = layer.columns_of(dy),

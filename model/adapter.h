@@ -1,10 +1,12 @@
 #pragma once
-// The adapters of linear layers that read the same input (lora.h). The layers' own outputs are in y already:
+// The adapters of linear layers that read the same input (lora.h). y already contains the layers' own
+// outputs:
 //   u = a dropout(x)^T      y_i += scale_i u_i^T b_i^T      y_i: columns of y (kernels/packed.h)
 // The a of all layers are joined into one matrix, so u (ranks, N) is one product, and so are da and the
-// update of dx. With dropout each layer has its own mask, and its own products.
+// update of dx. With dropout, each layer has its own mask and its own products.
 //
-// If x has spare columns (linear.h), u^T is there, with the scale, and if dy has them, so is du^T.
+// If x has spare columns (linear.h), they contain u^T, multiplied by the scale; if dy has spare columns, they
+// contain du^T.
 //
 // Cost relative to a frozen layer, with rank r: 2 r (in + out) more operations per token in the forward pass
 // and twice that in the backward pass, where the layer itself needs 2 in out in each. u is the only value
@@ -21,7 +23,7 @@
 namespace flatshard {
 
 struct AdaptedLayer {
-  int64_t column;  // of y and dy: its first
+  int64_t column;  // first column of the layer in y and dy
   std::string path;
   int64_t in, out;
   Adapter adapter;
@@ -30,48 +32,48 @@ struct AdaptedLayer {
 class LayerAdapters {
  public:
   LayerAdapters() = default;
-  // Declares path.lora_A.weight of all layers, then path.lora_B.weight. `width` is that of y.
+  // Declares path.lora_A.weight of all layers, then path.lora_B.weight. `width` is the width of y.
   LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers, int64_t width);
 
-  // x are the rows of a larger input from `first` on, which decides the masks of dropout.
+  // x are the rows of a larger input from `first` on; `first` determines the masks of dropout.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, int64_t first = 0);
-  // The two parts of forward(): u, and what it adds to y.
+  // The two parts of forward(): project() computes u, add_update() adds the update to y.
   void project(Context& c, const ParamView& p, const Tensor& x, int64_t first = 0);
   void add_update(Context& c, const ParamView& p, const Tensor& y) const;
-  // Adds to dx, unless it is empty, and to g where its tensors are not empty.
+  // Adds to dx, unless it is empty, and to the gradients in g whose tensors are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, int64_t first = 0) const;
 
   bool empty() const { return layers_.empty(); }
   bool have_dropout() const { return !empty() && layers_.front().dropout > 0; }
-  int64_t ranks() const { return ranks_; }  // of all layers
-  // (ranks, in)
+  int64_t ranks() const { return ranks_; }  // sum of the ranks of all layers
+  // The joined a of all layers, (ranks, in).
   Tensor a(const ParamView& p) const { return p.joined(a_); }
-  // to (out, ranks) = the b of the layer whose outputs begin at a column of y, in its columns, and zero in
-  // all others. The rows of `to` are `stride` elements apart.
+  // to (out, ranks) = the b of the layer whose outputs begin at column `column` of y, in the layer's own
+  // columns, and zero in all others. The rows of `to` are `stride` elements apart.
   void place_b(Context& c, const ParamView& p, const Tensor& to, int64_t stride, int64_t column) const;
 
  private:
   struct Layer {
-    int64_t column, out;  // its columns of y
-    int64_t first, rank;  // its part of u
+    int64_t column, out;  // columns of the layer in y
+    int64_t first, rank;  // part of the layer in u
     float scale, dropout;
-    std::string random;  // names its random numbers
+    std::string random;  // name of the layer's random numbers
     ParamId b;
 
     Tensor rows_of(const Tensor& a) const { return a.slice(first, first + rank); }
     Tensor columns_of(const Tensor& y) const { return packed_columns(y, column, {y.shape[0], out}); }
   };
-  // u, or du: (ranks, N), or transposed, in spare columns.
+  // u or du, as (ranks, N), or transposed in spare columns.
   struct Projection {
     Tensor values;
-    int64_t stride = 0;  // between rows in memory; 0: it is (ranks, N)
+    int64_t stride = 0;  // elements between rows in spare columns; 0: it is (ranks, N)
 
     bool is_transposed() const { return stride > 0; }
     Projection of(const Layer& layer) const;
   };
   bool drops(const Context& c) const;
-  // The columns of x, or of dy, after the first `width`.
+  // The columns of x or dy after the first `width`.
   Projection spare_columns(const Tensor& x, int64_t width) const;
   void project_into_spare_columns(Context& c, const ParamView& p, const Tensor& x, int64_t first) const;
   Tensor dropped(Context& c, const Layer& layer, const Tensor& x, int64_t first) const;

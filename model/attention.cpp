@@ -77,7 +77,7 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
     rotate(c, projected_.packed, false);
 }
 
-// q and k are neighbors: one call rotates both.
+// One call rotates q and k, because they are neighbors.
 void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
   if (rope_table_.empty()) return;
   const Tensor rows = rows_of(packed);

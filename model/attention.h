@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// (N, heads, D) as (N, heads * D): a row of all heads, and of the spare ones, is a row of the matrix.
+// (N, heads, D) as (N, heads * D): a token's heads, with the spare ones, are a row of the matrix.
 inline Tensor rows_of(const Tensor& heads) {
   return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]});
 }
@@ -24,7 +24,7 @@ class SelfAttention {
   // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden), and x may have spare columns
   // (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
-  // dx = the gradient for x, given dy, or dx += with accumulate.
+  // dx = the gradient of x, given dy, or dx += with accumulate.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
   int64_t spare_of_x(const Context& c, int64_t rows) const { return qkv_.spare_of_x(c, rows); }
@@ -34,7 +34,7 @@ class SelfAttention {
 
  private:
   // The projections of q, k and v side by side, with spare columns as whole heads, and the heads that
-  // attention reads: in place, or those of q and k in `normed`.
+  // attention reads: in `packed`, except that normalized heads of q and k are in `normed`.
   struct Projected {
     Tensor packed, normed;
     Heads q, k, v;
@@ -53,13 +53,13 @@ class SelfAttention {
   bool causal_;
   float scale_, softcap_;
   bool interleaved_rope_;
-  RopeSections rope_sections_;  // of positions on several axes
+  RopeSections rope_sections_;  // set only for positions on several axes
   Tensor rope_table_;           // empty if this layer does not rotate
-  Linear qkv_, out_;            // qkv_: three layers, or one
+  Linear qkv_, out_;            // qkv_ is three layers, or one fused layer
   QkNorm qk_norm_;
 
   Projected projected_;
-  Heads o_;  // the input of out_: spare columns are heads after these
+  Heads o_;  // the input of out_; its spare columns are the heads after these
   Tensor lse_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxSize = INT32_MAX, kMaxWidth = 1 << 20, kMaxFfn = 4 * kMaxWidth, kMaxLayers = 4096;
 constexpr double kMostFloat = std::numeric_limits<float>::max();
 
-// A list of blocks, which stands in place of every n-th.
+// Checks a list of blocks, which replaces every n-th.
 void check_blocks(Problems& problems, const std::string& name, const std::vector<int64_t>& blocks,
                   int64_t every, int64_t layers) {
   problems.check(blocks.empty() || every == 0, "model.", name, "_blocks is set and model.", name,
@@ -119,7 +119,7 @@ void check_vision(Problems& problems, const ModelConfig& c) {
                    " does not divide model.vision.perceiver.heads = ", p.heads);
 }
 
-// Every value that is out of bounds; if there is none, every value that does not fit the others.
+// Reports every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
   Problems problems;
   const auto at_most = [&](const char* key, int64_t value, int64_t max) {
@@ -133,7 +133,7 @@ void check_model(const ModelConfig& c) {
   positive("hidden", c.hidden, kMaxWidth);
   positive("heads", c.heads, kMaxWidth);
   positive("vocab", c.vocab, kMaxSize);
-  if (problems.empty()) {  // their defaults follow from the values above
+  if (problems.empty()) {  // these defaults follow from the values above
     positive("kv_heads", c.kv_heads, kMaxWidth);
     positive("head_dim", c.head_dim, kMaxWidth);
     positive("ffn", c.ffn, kMaxFfn);

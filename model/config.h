@@ -15,23 +15,23 @@
 namespace flatshard {
 
 enum class NormKind { rms, layer };
-enum class MlpKind { swiglu, geglu, gelu, quick_gelu };  // geglu and gelu with tanh
+enum class MlpKind { swiglu, geglu, gelu, quick_gelu };  // geglu and gelu use tanh
 enum class PositionKind { rotary, learned };
 enum class QkNormWidth { head, all_heads };
-// What makes rows of the text's width of the patches of a frame: a resampler with a row for each of its
-// latents, or a linear layer or an MLP of squares of patches (vision.h).
+// The layers that turn the patches of a frame into rows of the text's width: a resampler with a row for each
+// of its latents, or a linear layer or an MLP over squares of patches (vision.h).
 enum class ConnectorKind { perceiver, pixel_shuffle, merger };
 
-// The tower of a family that reads images. The defaults are those of SigLIP.
+// The tower of a family that reads images. The defaults describe SigLIP.
 struct Tower {
-  std::string names = "siglip";  // of its parameters (names.h)
+  std::string names = "siglip";  // name table of the parameters (names.h)
   NormKind norm = NormKind::layer;
   MlpKind mlp = MlpKind::gelu;
   bool rotary = false;  // q and k are rotated by row and column; otherwise patches have learned positions
 };
 
-// The defaults are those of Llama. Which norms a block has, and which of its projections are fused, follows
-// from its name table (names.h).
+// A model family. The defaults describe Llama. The name table of a family (names.h) determines which norms a
+// block has and which of its projections are fused.
 struct Family {
   std::string name;
   NormKind norm = NormKind::rms;
@@ -43,9 +43,9 @@ struct Family {
   MlpKind mlp = MlpKind::swiglu;
   PositionKind positions = PositionKind::rotary;
   double rope_theta = 10000;
-  double window_rope_theta = 0;      // of blocks with a window, whose frequencies are not scaled; 0: no other
-  int64_t no_rope_every = 0;         // every n-th block has no rotation; 0: none
-  int64_t window = 0;                // sliding window in tokens; 0: none
+  double window_rope_theta = 0;  // theta of blocks with a window, without frequency scaling; 0: rope_theta
+  int64_t no_rope_every = 0;     // every n-th block has no rotation; 0: none
+  int64_t window = 0;            // sliding window in tokens; 0: none
   int64_t full_attention_every = 0;  // every n-th block has no window; 0: none
   double attention_softcap = 0;      // bound of attention scores; 0: none
   double logit_softcap = 0;          // bound of the logits; 0: none
@@ -57,8 +57,8 @@ struct Family {
   bool linear_bias = false;          // the attention output and MLP projections have a bias
   bool tied = false;                 // the output head shares the token embedding
   bool rope_axes = false;            // q and k are rotated by time, row and column (M-RoPE)
-  std::optional<ConnectorKind> connector{};  // of models that read images; empty: text only
-  Tower tower{};                             // of models that read images
+  std::optional<ConnectorKind> connector{};  // connector of models that read images; empty: text only
+  Tower tower{};                             // tower of models that read images
 };
 
 const std::vector<Family>& families();
@@ -69,11 +69,11 @@ struct RopeScalingConfig {
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
   int64_t original_max_positions = 8192;
-  double attention_factor = 0;  // of cosines and sines; 0: the method's own
+  double attention_factor = 0;  // factor of cosines and sines; 0: the method's default
   double beta_fast = 32, beta_slow = 1;
   double mscale = 0, mscale_all_dim = 0;  // 0: none
   bool truncate = true;
-  std::vector<double> short_factor{}, long_factor{};  // up to the original positions, and beyond
+  std::vector<double> short_factor{}, long_factor{};  // divisors up to the original positions, and beyond
 
   bool operator==(const RopeScalingConfig&) const = default;
 };
@@ -86,7 +86,7 @@ struct Adapter {
   // Initial values of a: normal with deviation 1 / rank, or uniform within 1 / sqrt(in). b is zero.
   bool gaussian = false;
 };
-using Adapters = std::map<std::string, Adapter>;  // by the path of the layer
+using Adapters = std::map<std::string, Adapter>;  // keys are the paths of layers
 
 // The resampler of a connector.
 struct PerceiverConfig {
@@ -94,18 +94,18 @@ struct PerceiverConfig {
   double norm_eps = 1e-6;
 };
 
-// The tower that reads the patches of images, and the connector after it. Images are cut into frames, which
-// are images of their own here, with image_size / patch_size positions to a side.
+// The tower that reads the patches of images, and the connector after it. Images are cut into frames, each of
+// which is treated as an image, with image_size / patch_size positions to a side.
 struct VisionConfig {
   int64_t layers = 0, hidden = 0, heads = 0, ffn = 0;
   int64_t patch_size = 0, image_size = 0;
   double norm_eps = 1e-6;
   int64_t image_token = 0;      // the token of the text that stands for a row of the connector
-  PerceiverConfig perceiver{};  // of ConnectorKind::perceiver
-  int64_t scale = 2;            // of other connectors: a square of scale x scale patches is a row
+  PerceiverConfig perceiver{};  // used only for ConnectorKind::perceiver
+  int64_t scale = 2;            // for other connectors: a square of scale x scale patches becomes a row
 
-  // Of a rotary tower, which reads images of any size.
-  int64_t repeats = 1;  // of each channel in a patch, which could be one of a video
+  // The next three are for a rotary tower, which reads images of any size.
+  int64_t repeats = 1;  // repetitions of each channel in a patch, which could be a patch of a video
   int64_t window = 0;   // squares along a side of the windows in which patches attend to each other; 0: none
   std::vector<int64_t> full_attention_blocks{};  // blocks without windows, in ascending order
 
@@ -115,8 +115,8 @@ struct VisionConfig {
 
   int64_t positions() const { return (image_size / patch_size) * (image_size / patch_size); }
   int64_t patch_width() const { return 3 * repeats * patch_size * patch_size; }
-  int64_t axes() const { return tower.rotary ? 2 : 1; }  // of the positions of patches
-  int64_t square() const { return scale * scale; }       // patches
+  int64_t axes() const { return tower.rotary ? 2 : 1; }  // axes of the positions of patches
+  int64_t square() const { return scale * scale; }       // patches of a square
   bool has_windows(int64_t block) const;
 };
 
@@ -128,23 +128,23 @@ struct ModelConfig {
   int64_t ffn = 0;       // 0: 4 hidden
   int64_t vocab = 0;
   int64_t max_positions = 0;  // 0: the sequence length of the data
-  int64_t context = 0;        // positions in use, which choose the factors of longrope; 0: max_positions
+  int64_t context = 0;        // positions in use, which select the factors of longrope; 0: max_positions
   int64_t query_scalar = 0;   // attention scores are divided by its square root; 0: head_dim
-  // Empty: the default of the family.
+  // Empty optionals stand for the default of the family.
   std::optional<bool> tied{}, qk_norm{}, qkv_bias{};
   std::optional<double> norm_eps{}, rope_theta{}, window_rope_theta{}, attention_softcap{}, logit_softcap{};
   std::optional<double> partial_rotary_factor{}, attention_multiplier{};
-  double embedding_multiplier = 1, residual_multiplier = 1;  // residual: of what a half of a block adds
+  double embedding_multiplier = 1, residual_multiplier = 1;  // residual: factor of the output of a half block
   double logit_divisor = 1;
   std::optional<int64_t> window{}, full_attention_every{}, no_rope_every{};
   // Indices of blocks in ascending order, in place of every n-th; empty: every n-th.
   std::vector<int64_t> full_attention_blocks{}, no_rope_blocks{};
   RopeScalingConfig rope_scaling{};
-  RopeSections rope_sections{};  // of families with rope_axes
+  RopeSections rope_sections{};  // used only for families with rope_axes
   Adapters adapters{};
-  std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
-  std::optional<VisionConfig> vision{};              // of the families that read images
-  bool fp32_norms = false;  // the parameters of norms stay fp32 where they are frozen
+  std::map<std::string, FourBitFormat> quantized{};  // keys are the paths of layers (quantization.h)
+  std::optional<VisionConfig> vision{};              // set only for families that read images
+  bool fp32_norms = false;                           // frozen parameters of norms stay fp32
 
   // Set by resolved() from the family.
   NormKind norm = NormKind::rms;
@@ -156,15 +156,15 @@ struct ModelConfig {
   bool embedding_scale = false;
   bool interleaved_rope = false;
   bool linear_bias = false;
-  bool causal = true;  // attention
+  bool causal = true;  // attention is causal
 
-  // Of a resolved config.
+  // These functions require a resolved config.
   int64_t window_of(int64_t block) const;
-  bool rotates(int64_t block) const;  // q and k
+  bool rotates(int64_t block) const;  // whether q and k are rotated
   RopeScaling scaling() const;
-  int64_t rotated_width() const;              // elements of a head
-  float attention_scale() const;              // of scores
-  bool has_window_rope(int64_t block) const;  // rotates by window_rope_theta
+  int64_t rotated_width() const;              // number of rotated elements of a head
+  float attention_scale() const;              // factor of attention scores
+  bool has_window_rope(int64_t block) const;  // whether a block uses window_rope_theta
 };
 
 // The config with all defaults filled in. Throws Error, naming key, value and bound, on a missing or

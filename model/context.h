@@ -19,10 +19,10 @@ struct TextRows;
 // The rows of a micro-batch's inputs.
 struct RowCounts {
   int64_t tokens = 0;
-  int64_t patches = 0, frames = 0, windows = 0;  // of its images
+  int64_t patches = 0, frames = 0, windows = 0;  // counts of the micro-batch's images
 };
 
-// Where the connector of a model that reads images takes rows from, and puts them (image_rows.h).
+// The row indices by which the connector of a model that reads images moves rows (image_rows.h).
 struct ConnectorMoves {
   Tensor squares;               // pixel shuffle: (P), the patches in the order of their squares
   Tensor patches, latents;      // perceiver: (P), (F L), their rows in [patches; latents] of each frame
@@ -35,14 +35,14 @@ struct ConnectorMoves {
 
 // The images of a micro-batch, in the order of their tokens: P patches of F frames become R rows of text.
 struct ImageInputs {
-  Tensor patches;    // (P, W) f32 or of the activations' dtype
-  Tensor positions;  // (P) i32; in a rotary tower (2, P): rows and columns
+  Tensor patches;    // (P, W) f32, or in the activations' dtype
+  Tensor positions;  // (P) i32; for a rotary tower (2, P): rows and columns
   Tensor frames;     // (F + 1) i32: where frames begin among the patches
   Tensor rows;       // (R) i32: the tokens whose embeddings they replace
   ConnectorMoves moves;
 };
 
-// Identifies the random numbers of one micro-batch: those of every layer and element follow from it.
+// Identifies the random numbers of one micro-batch; the numbers of every layer and element follow from it.
 struct RandomDraw {
   uint64_t seed, step;
 };
@@ -57,23 +57,23 @@ struct Context {
   Tensor targets;         // (N) i32
   Tensor target_weights;  // (N) f32, the factor of each token's loss
   Tensor losses;          // (N) f32, written by the last layer
-  // A loss of whole answers, which decides on the weights of gradients; target_weights are then 1.
+  // A loss of whole answers, which determines the weights of gradients; target_weights are then 1.
   std::optional<AnswerInputs> answers{};
-  ImageInputs images{};       // of models that read images
-  DType dtype = DType::bf16;  // of activations
-  bool tf32 = false;          // of matrix products (kernels/gemm.h)
+  ImageInputs images{};       // set only for models that read images
+  DType dtype = DType::bf16;  // dtype of activations
+  bool tf32 = false;          // TF32 in matrix products (kernels/gemm.h)
   int64_t head_chunk = 0;     // tokens whose logits exist at once (kernels/head.h)
   // Norms and the activations of MLPs are not saved: backward passes compute them again.
   bool recompute = false;
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
-  // Generation: the tokens continue texts in the cache.
+  // The next three are for generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
   std::span<const TextRows> texts{};
-  Tensor text_boundaries{};  // (texts, 4) i32: 0, rows, 0, cached tokens + rows; read on a GPU only
+  Tensor text_boundaries{};  // (texts, 4) i32: 0, rows, 0, cached tokens + rows; used only on a GPU
   // The last layer writes one of these in place of losses.
   Tensor logits{};  // (N, V) f32
-  Tensor states{};  // (N, hidden): what the last norm yields
+  Tensor states{};  // (N, hidden): output of the last norm
 };
 
 }  // namespace flatshard

@@ -52,7 +52,8 @@ int64_t most_patches(const VisionConfig& vision, int64_t tokens) {
 }
 
 RowCounts with_most_images(const VisionConfig& vision, int64_t tokens, int64_t most) {
-  const int64_t of_frame = resamples(vision) ? 1 : vision.square();  // at least; others are multiples of it
+  // The fewest patches of a frame; other numbers are multiples of it.
+  const int64_t of_frame = resamples(vision) ? 1 : vision.square();
   const int64_t patches = std::min(most, most_patches(vision, tokens)) / of_frame * of_frame;
   int64_t frames = patches / of_frame;
   if (resamples(vision)) frames = std::min(frames, tokens / vision.perceiver.latents);
@@ -72,7 +73,7 @@ std::vector<SquareGrid> square_grids(const VisionConfig& vision, const Frames& f
       grids.push_back({0, 0});
       continue;
     }
-    const int32_t last = frames.begins[frame + 1] - 1;  // at the bottom right
+    const int32_t last = frames.begins[frame + 1] - 1;  // the patch at the bottom right
     const int64_t rows = row[last] + 1, columns = column[last] + 1;
     check(rows * columns == patches && rows % vision.scale == 0 && columns % vision.scale == 0, "a frame of ",
           patches, " patches in ", rows, " rows of ", columns, " has no squares of ", vision.scale, " x ",
@@ -134,7 +135,8 @@ ConnectorMoves moves_in(const VisionConfig& vision, const Tensor& space, const R
 
 namespace {
 
-// Windows of a frame are in rows, and so are the squares of a window. Windows at the edges may be smaller.
+// The windows of a frame, and the squares of a window, are in row-major order. Windows at the edges may be
+// smaller.
 void write_windows(const VisionConfig& vision, const Frames& frames, const ConnectorMoves& moves) {
   const int64_t size = vision.window, square = vision.square(), P = moves.windowed_patches.size();
   int32_t *row = moves.windowed_rows.as<int32_t>(), *window = moves.windows.as<int32_t>();

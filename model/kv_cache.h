@@ -1,7 +1,7 @@
 #pragma once
 // The keys and values of the earlier tokens of several texts, for every layer, used by generation. A forward
-// pass with a cache in its Context computes only the new tokens: it adds their keys and values to those of
-// their texts and attends over all of them (kernels/cached_attention.h). The caller then calls advance();
+// pass with a cache in its Context computes only the new tokens: it adds their keys and values to the cache
+// and attends over all keys of their texts (kernels/cached_attention.h). The caller then calls advance();
 // without it, the next pass overwrites them.
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct TextRows {
 class KvCache {
  public:
   KvCache() = default;
-  // Memory for `texts` texts of up to `capacity` tokens each.
+  // Allocates memory for `texts` texts of up to `capacity` tokens each.
   KvCache(const ModelConfig& config, int64_t texts, int64_t capacity, DType dtype, Arena& arena);
 
   int64_t texts() const { return static_cast<int64_t>(lengths_.size()); }

@@ -12,9 +12,9 @@
 namespace flatshard {
 namespace {
 
-// Whether parameters of these sizes are joined. In a flat buffer a parameter begins at a multiple of 256
-// elements, a block of 8-bit moments: parameters that begin elsewhere would share blocks, and their unit
-// would keep fp32 moments.
+// Returns whether parameters of these sizes can be joined. In a flat buffer a parameter begins at a multiple
+// of 256 elements, a block of 8-bit moments: parameters that begin elsewhere would share blocks, and their
+// unit would keep fp32 moments.
 bool can_join(const std::vector<int64_t>& sizes) {
   constexpr int64_t kBlock = 256;
   return std::all_of(sizes.begin(), sizes.end() - 1, [](int64_t size) { return size % kBlock == 0; });
@@ -22,7 +22,7 @@ bool can_join(const std::vector<int64_t>& sizes) {
 
 constexpr int64_t kAccess = 16;  // bytes of the widest access
 
-// At least so many columns, in whole cache lines.
+// The number of columns rounded up to whole cache lines.
 int64_t whole_lines(int64_t columns, DType dtype) {
   const int64_t line = 128 / size_of(dtype);
   return (columns + line - 1) / line * line;
@@ -100,7 +100,7 @@ std::vector<Linear::Run> Linear::runs(bool joined) const {
 }
 
 Tensor Linear::columns(const Tensor& y, Run run) const {
-  if (y.shape.rank() < 2) return y;  // there is none
+  if (y.shape.rank() < 2) return y;  // y is empty
   const Layer &first = layers_[run.begin], &last = layers_[run.end - 1];
   return packed_columns(y, first.column, {y.shape[0], last.column + last.out - first.column});
 }
@@ -139,7 +139,8 @@ bool Linear::is_quantized() const {
                      [](const Layer& layer) { return layer.quantized.has_value(); });
 }
 
-// Products of rows whose parts are not whole accesses are slower than passes of their own.
+// Returns whether spare columns pay off: products of rows whose parts are not whole accesses are slower than
+// separate passes.
 bool Linear::can_use_spare_columns(const Context& c) const {
   const int64_t bytes = size_of(c.dtype);
   if (!c.stream.device().is_cuda() || adapters_.empty()) return false;
@@ -164,7 +165,7 @@ int64_t Linear::spare_of_y(const Context& c, int64_t rows) const {
   return pays && can_use_spare_columns(c) ? whole_lines(adapters_.ranks(), c.dtype) : 0;
 }
 
-// A copy of dy moves 2 rows width elements, a pass over dx 2 rows in of them.
+// A copy of dy moves 2 * rows * width elements, a pass over dx 2 * rows * in elements.
 Tensor Linear::with_spare_columns(Context& c, const Tensor& dy, bool wants_dx) const {
   const int64_t rows = dy.shape[0], spare = spare_of_y(c, rows);
   if (dy.shape[1] > width_ || !wants_dx || spare == 0 || in_ < 2 * width_) return dy;
@@ -178,7 +179,7 @@ void Linear::write_weights(Context& c, const ParamView& p, Run run, const Tensor
     return cast(c.stream, {.y = w, .x = p.joined(ids_of(w_, run)), .y_stride = stride});
   for (size_t i = run.begin; i < run.end; ++i) {
     const Layer& layer = layers_[i];
-    Tensor rows = w;  // of the layer
+    Tensor rows = w;  // the rows of the layer
     rows.shape = {layer.out, in_};
     if (w.data)
       rows.data =
@@ -265,7 +266,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
                        .dy = columns(dy, run),
                        .accumulate = g.accumulates(ids_of(b_, run)),
                        .dy_stride = dy.shape[1]});
-  const bool reads_du = dy.shape[1] > width_ && !adapters_.have_dropout();  // the last product
+  const bool reads_du = dy.shape[1] > width_ && !adapters_.have_dropout();  // the last product reads du
   if (reads_du) adapters_.backward(c, p, g, {}, dy, x);
   if (!dx.empty())
     for (const Run run : matrices) {

@@ -41,7 +41,7 @@ class ModuleFilter {
       if (regex_ ? std::regex_match(path, *regex_) : names_module(entries_[i], path)) any = used_[i] = true;
     return any;
   }
-  // Whether an entry of the list is this path to the letter.
+  // Returns whether an entry of the list is exactly this path.
   bool names(const std::string& path) const {
     return !regex_ && std::find(entries_.begin(), entries_.end(), path) != entries_.end();
   }
@@ -57,7 +57,7 @@ class ModuleFilter {
   std::vector<bool> used_;
 };
 
-// The value of the first pattern that matches the end of a path.
+// Finds the value of the first pattern that matches the end of a path.
 class Exceptions {
  public:
   Exceptions(const char* key, const std::map<std::string, double>& patterns) : key_(key) {

@@ -1,8 +1,8 @@
 #pragma once
 // LoRA trains a low-rank update of a linear layer whose weight stays frozen:
 //   y = x w^T + scale (dropout(x) a^T) b^T      a (rank, in), b (out, rank)
-// This header decides which layers get an adapter, and its properties, by the rules of Hugging Face PEFT.
-// model/adapter.h computes with them.
+// This header determines which layers get an adapter, and its properties, by the rules of Hugging Face PEFT.
+// model/adapter.h computes with the adapters.
 
 #include <map>
 #include <string>
@@ -34,7 +34,7 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 16;
   double dropout = 0;
-  ModulePatterns targets = "all-linear";  // which means every linear layer except the output head
+  ModulePatterns targets = "all-linear";  // every linear layer except the output head
   ModulePatterns exclude = std::vector<std::string>{};
   // Block indices; empty: all. A layer whose whole path is listed in targets has an adapter in any block.
   std::vector<int64_t> layers{};
@@ -48,19 +48,21 @@ struct LoraConfig {
 
 double lora_scale(double alpha, int64_t rank, bool rslora);
 
-// Whether the targets are the word "all-linear", in any case.
+// Returns whether the targets are the word "all-linear", in upper or lower case.
 bool is_all_linear(const ModulePatterns& targets);
 
-// Paths of a model's linear layers in model order. A tied head is not one: it has no weight of its own.
+// The paths of a model's linear layers in model order. They do not include a tied head, which has no weight
+// of its own.
 std::vector<std::string> linear_layers(const Model& model);
-// Paths of its modules with parameters of their own: linear layers, norms, embeddings, the head.
+// The paths of a model's modules that have parameters of their own: linear layers, norms, embeddings, the
+// head.
 std::vector<std::string> leaf_modules(const Model& model);
 
-// Whether a list entry of PEFT names this path: it is the path, or its end after a dot.
+// Returns whether a list entry of PEFT names this path: it must be the path, or its end after a dot.
 bool names_module(const std::string& entry, const std::string& path);
 
-// Whether one of the entries names this module, or a module that contains it, by whole components of its
-// path.
+// Returns whether one of the entries names this module, or a module that contains it, by whole components of
+// its path.
 bool is_inside(const std::string& path, const std::vector<std::string>& entries);
 
 struct AdapterChoice {
@@ -71,8 +73,8 @@ struct AdapterChoice {
 // The adapters of these layers, whatever the targets are.
 AdapterChoice adapters_of(const LoraConfig& lora, const std::vector<std::string>& paths);
 
-// An Error if nothing matches, if a pattern is not a regular expression, or if a module cannot have an
-// adapter.
+// The adapters of a model's layers. Throws an Error if nothing matches, if a pattern is not a regular
+// expression, or if a module cannot have an adapter.
 AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model);
 
 }  // namespace flatshard

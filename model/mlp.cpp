@@ -54,7 +54,7 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
   out_.forward(c, p, y, hidden_, r);
 }
 
-// A gate works on packed columns, and so can leave some.
+// Allocates hidden_. A gated activation writes packed columns, so it can leave spare columns free.
 Tensor Mlp::allocate_hidden(Context& c, Arena& arena, int64_t rows) const {
   return arena.alloc(c.dtype, {rows, ffn_ + (is_gated(kind_) ? out_.spare_of_x(c, rows) : 0)});
 }

@@ -7,7 +7,7 @@
 namespace flatshard {
 namespace {
 
-// The rows, or columns, of patches that an image can have.
+// The most rows, or columns, of patches that an image can have.
 constexpr int64_t kMostPatchesAlong = 4096;
 constexpr double kTowerRopeTheta = 10000;
 

@@ -1,18 +1,19 @@
 #pragma once
 // A decoder-only transformer: a sequence of layers (embedding, blocks, head), and for each layer the list of
 // parameters that it works with. In a model that reads images, the layers of its tower and its connector come
-// first (vision.h), and the embedding merges their rows into those of the text. With tied embeddings the
-// first and the last layer share a list, otherwise each has its own. The model knows nothing of ranks, shards
-// or optimizers.
+// first (vision.h), and the embedding merges their rows into the rows of the text. With tied embeddings the
+// first and the last layer share a list, otherwise each has its own. The model does not depend on ranks,
+// shards or optimizers.
 //
 // forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x, in the
-// same place, which has room for either; parameter gradients are written or added to g, where the tensor of a
-// frozen parameter is empty. A backward pass uses what the last forward pass of the same layer saved, so
-// micro-batches in flight at the same time need a set of layers each: a lane. Parameters are declared once,
-// however many lanes there are.
+// same memory, which is large enough for either; parameter gradients are written or added to g, where the
+// tensor of a frozen parameter is empty. A backward pass uses the tensors that the last forward pass of the
+// same layer saved, so each micro-batch in flight needs its own set of layers: a lane. Parameters are
+// declared once, however many lanes there are.
 //
-// The last layer writes losses in place of y, or logits or states where the context has a tensor for them.
-// Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
+// The last layer writes losses in place of y, or logits or states if the context has a tensor for them. Its
+// backward pass computes the losses too: training skips its forward pass, evaluation runs only its forward
+// pass.
 
 #include <functional>
 #include <memory>
@@ -27,16 +28,16 @@ namespace flatshard {
 class Layer {
  public:
   virtual ~Layer() = default;
-  // The shape of y; of the last layer, which has no y, that of x.
+  // The shape of y; for the last layer, which has no y, the shape of x.
   virtual Shape output(const RowCounts& rows) const = 0;
   virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
   virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                         const Tensor& x) = 0;
-  // The same layer of another lane: it works with the same parameters.
+  // This layer for another lane, with the same parameters.
   virtual std::unique_ptr<Layer> clone() const = 0;
 };
 
-// The gradient of a layer's input, in the place of that of its output.
+// The gradient of a layer's input, in the memory of the gradient of its output.
 inline Tensor gradient_of_input(const Tensor& dx, const Tensor& x) {
   return {dx.data, dx.dtype, x.shape, dx.device};
 }
@@ -46,19 +47,19 @@ enum class LayerCut { blocks, halves };
 
 class Model {
  public:
-  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`: for so
-  // many positions, or by default for those of config.context, or else for all that the model has.
+  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`: for
+  // `positions` positions, by default for config.context, or else for all positions of the model.
   Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks, int64_t positions = 0);
 
-  // Adds sets of layers until there is one for each of so many lanes; the added ones have only the layers for
-  // which has(layer) is true.
+  // Adds sets of layers until there is one for each of `lanes` lanes. The added sets contain only the layers
+  // for which has(layer) is true.
   void add_lanes(int lanes, const std::function<bool(int layer)>& has);
 
   const ModelConfig& config() const { return config_; }
   int layer_count() const { return static_cast<int>(param_list_of_.size()); }
-  // The layers before it read images.
+  // The index of the embedding; the layers before it read images.
   int embedding_layer() const { return embedding_layer_; }
-  int layers_of_block() const { return cut_ == LayerCut::halves ? 2 : 1; }  // of the text
+  int layers_of_block() const { return cut_ == LayerCut::halves ? 2 : 1; }  // layers of a block of the text
   Layer& layer(int i, int lane = 0) { return *layers_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
   Shape output(int layer, const RowCounts& rows) const {
     return layers_.front()[static_cast<size_t>(layer)]->output(rows);
@@ -77,16 +78,16 @@ class Model {
   using Layers = std::vector<std::unique_ptr<Layer>>;
   Layers make_layers();
   void add_vision_layers(Layers& layers);
-  Tensor rope_table_of(int64_t block) const;  // empty: no rotation
+  Tensor rope_table_of(int64_t block) const;  // empty if there is no rotation
 
   ModelConfig config_;
   LayerCut cut_;
-  // window_rope_table_: of blocks with a base of their own; tower_rope_table_: of patches.
+  // window_rope_table_ is for blocks with window_rope_theta, tower_rope_table_ for patches.
   Tensor rope_table_, window_rope_table_, tower_rope_table_;
   int embedding_layer_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
-  std::vector<Layers> layers_;  // one set per lane; null where a lane lacks the layer
+  std::vector<Layers> layers_;  // one set per lane; null if a lane lacks the layer
 };
 
 }  // namespace flatshard

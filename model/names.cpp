@@ -49,7 +49,7 @@ const ParamNames kGpt2{.embedding = "transformer.wte",
                        .head = "lm_head",
                        .transposed_weights = true};
 
-// Gemma 2 and 3.
+// The names of Gemma 2 and 3.
 ParamNames gemma() {
   ParamNames n = kLlama;
   n.attention_out_norm = "post_attention_layernorm";
@@ -121,7 +121,7 @@ ParamNames qwen2_vision() {
   return n;
 }
 
-// With gates.
+// The tower of Qwen2.5-VL, whose MLPs have gates.
 ParamNames qwen2_5_vision() {
   ParamNames n = qwen2_vision();
   n.gate = kLlama.gate;
@@ -130,7 +130,7 @@ ParamNames qwen2_5_vision() {
   return n;
 }
 
-// Its layers normalize their latents and their context apart.
+// The layers of a perceiver, which normalize latents and context separately.
 ParamNames perceiver() {
   ParamNames n = kLlama;
   n.embedding = "model.connector.perceiver_resampler.latents";

@@ -1,6 +1,7 @@
 #pragma once
-// Parameter names in Hugging Face checkpoints. A name table also says which norms a block has, and which of
-// its projections are fused: an empty name means that there is no such layer. {i} is the index of the block.
+// Parameter names in Hugging Face checkpoints. A name table also determines which norms a block has, and
+// which of its projections are fused: an empty name means that there is no such layer. {i} is the index of
+// the block.
 
 #include <string>
 
@@ -9,11 +10,11 @@ namespace flatshard {
 struct ParamNames {
   std::string embedding, positions;
   std::string block;  // prefix of a block's parameters: "model.layers.{i}."
-  // Attention and MLP each have a norm of their input, of their output, or both.
+  // Attention and MLP each have a norm before the input, after the output, or both.
   std::string attention_norm, attention_out_norm, mlp_norm, mlp_out_norm;
-  std::string q, k, v, qkv;  // qkv: one projection, whose rows are those of q, then k, then v
+  std::string q, k, v, qkv;  // qkv: one projection with the rows of q, then k, then v
   std::string q_norm, k_norm, attention_out;
-  std::string gate, up, gate_up, down;  // gate_up: one projection, whose rows are those of gate, then up
+  std::string gate, up, gate_up, down;  // gate_up: one projection with the rows of gate, then up
   std::string final_norm, head;
   bool transposed_weights = false;  // linear weights are stored as (in, out)
 

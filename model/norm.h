@@ -15,12 +15,12 @@ class Norm {
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
-  // y = norm(x) over the last dimension, plus an addend like x, if there is one: for RMSNorm only. Rows of y
-  // may have spare columns (linear.h).
+  // y = norm(x) over the last dimension, plus an addend like x, if there is one; only RMSNorm supports an
+  // addend. Rows of y may have spare columns (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
-  // y once more, from the x of forward(), which had no addend.
+  // Computes y again, from the x of forward(), which had no addend.
   void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) const;
-  // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors
+  // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to the tensors in g that
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
@@ -39,7 +39,7 @@ class Norm {
   Tensor rstd_, mean_;
 };
 
-// RMSNorm of the heads of q and k, which a packed projection has before those of v, and their rotation
+// RMSNorm of the heads of q and k, which a packed projection has before the heads of v, and their rotation
 // (kernels/qk_norm.h).
 class QkNorm {
  public:
@@ -48,12 +48,14 @@ class QkNorm {
   QkNorm(ParamList& params, const ModelConfig& config, const std::string& q_prefix,
          const std::string& k_prefix);
 
-  // y (N, query heads + key heads, D) from the packed projection (N, heads, D). An empty table: no rotation.
+  // Computes y (N, query heads + key heads, D) from the packed projection (N, heads, D). An empty table means
+  // no rotation.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed, const Tensor& table);
-  // y once more, from the `packed` and the table of forward().
+  // Computes y again, from the `packed` and the table of forward().
   void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
                      const Tensor& table) const;
-  // In place: the heads of q and k in d, packed, are gradients of y, and become gradients of `packed`.
+  // Works in place: the heads of q and k in d, which is packed, are gradients of y on entry and gradients of
+  // `packed` on return.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d, const Tensor& packed,
                 const Tensor& table) const;
   bool exists() const { return query_heads_ > 0; }
@@ -61,8 +63,8 @@ class QkNorm {
  private:
   Tensor heads_of(const Tensor& packed) const;
 
-  int64_t query_heads_ = 0, heads_ = 0;  // heads_: of q and of k
-  int64_t rows_ = 0;                     // of a token, each normalized by itself
+  int64_t query_heads_ = 0, heads_ = 0;  // heads_: heads of q and k
+  int64_t rows_ = 0;                     // separately normalized rows of a token
   float eps_ = 0, offset_ = 0;
   bool rounds_ = true;
   ParamId wq_, wk_;

@@ -11,7 +11,8 @@ namespace {
 
 using Predicate = std::function<bool(const ParamSpec&)>;
 
-// Calls set(spec, whether an entry matches it). Unless `may_be_unused`, an entry without a match is an Error.
+// Calls set(spec, whether an entry matches it). Unless `may_be_unused`, throws an Error if an entry matches
+// nothing.
 void for_each_parameter(Model& model, const char* key, const std::vector<std::string>& entries,
                         const std::function<Predicate(const std::string&)>& predicate_of, bool may_be_unused,
                         const std::function<void(ParamSpec&, bool)>& set) {
@@ -31,8 +32,8 @@ void for_each_parameter(Model& model, const char* key, const std::vector<std::st
     check(bool{used[i]}, key, ": \"", entries[i], "\" matches no parameter; names look like ", some_name);
 }
 
-// Weights and biases that a layer joins are one matrix only where they are in one group. Adapters have no
-// other way.
+// Separates joined weights and biases that are in different groups: a layer multiplies them as one matrix
+// only if they are in one group. Adapters are always joined.
 void separate_groups(Model& model) {
   for (ParamList& list : model.param_lists())
     for (size_t i = 1; i < list.specs().size(); ++i) {
@@ -67,7 +68,7 @@ void apply_decay(Model& model, const std::vector<std::string>& no_decay) {
 }  // namespace
 
 bool matches(const std::string& pattern, const std::string& name) {
-  // Greedy; on a mismatch, retries from the last star.
+  // A greedy algorithm: after a mismatch it retries from the last star.
   size_t p = 0, n = 0, star = std::string::npos, resume = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -108,7 +109,7 @@ void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
   };
   for_each_parameter(model, "lora.save_modules", saved, by_module, false, [](ParamSpec& spec, bool taken) {
     spec.trainable = taken || spec.role == ParamRole::adapter;
-    if (spec.trainable) spec.dtype.reset();  // it has an fp32 master instead
+    if (spec.trainable) spec.dtype.reset();  // a trained parameter has an fp32 master instead
   });
   apply_decay(model, no_decay);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Selects the parameters to train and those with weight decay. Applied to a model's declarations before its
-// memory is laid out.
+// Selects the parameters to train and the parameters with weight decay. The groups are applied to a model's
+// declarations before its memory is laid out.
 
 #include <string>
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace flatshard {
 
-// Whether `name` matches a pattern in which * matches any text.
+// Returns whether `name` matches a pattern in which * matches any text.
 bool matches(const std::string& pattern, const std::string& name);
 
 // trainable: name patterns; parameters that match none are frozen. no_decay: kinds ("norm", "bias", "embed")
-// or name patterns. A pattern that matches nothing is an Error.
+// or name patterns. Throws an Error if a pattern matches nothing.
 void apply_groups(Model& model, const std::vector<std::string>& trainable,
                   const std::vector<std::string>& no_decay);
-// For a model with adapters: trains these and the modules that `saved` names (lora.h), and freezes the rest.
+// Groups for a model with adapters: trains the adapters and the modules that `saved` names (lora.h), and
+// freezes the rest.
 void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
                           const std::vector<std::string>& no_decay);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The parts of a 4-bit weight (kernels/four_bit.h), each of them a tensor with a name of its own. For a
-// weight P.weight with n elements in nb blocks these are
+// The parts of a 4-bit weight (kernels/four_bit.h), each of which is a tensor with its own name. For a weight
+// P.weight with n elements in nb blocks they are
 //   P.weight                   U8  (code_bytes(n))               codes
 //   P.weight.absmax            F32 (nb), or U8 (nb) if nested    scales
 //   P.weight.quant_map         F32 (16)                          table
@@ -30,18 +30,19 @@ struct FourBitWeight {
   int64_t blocks() const { return block_count(elements(), format.block); }
 };
 
-// By the name of the weight: "model.layers.0.mlp.up_proj.weight".
+// Keys are the names of weights, such as "model.layers.0.mlp.up_proj.weight".
 using FourBitWeights = std::map<std::string, FourBitWeight>;
 
-// The parts that a weight of this format has, in the order above.
+// The parts of a weight in this format, in the order above.
 std::vector<QuantizedPart> parts_of(const FourBitFormat& format);
 
-// ".absmax"; "" for the codes.
+// The suffix of a part's name, such as ".absmax"; "" for the codes.
 const char* suffix_of(QuantizedPart part);
 DType dtype_of_part(const FourBitWeight& weight, QuantizedPart part);
 int64_t elements_of_part(const FourBitWeight& weight, QuantizedPart part);
 
-// The weight and the part that a name means; nothing if it is not a part of any of these weights.
+// The weight and the part that a name refers to. find_part() returns nullopt if the name is not a part of any
+// of these weights.
 struct PartOfWeight {
   FourBitWeights::const_iterator weight;
   QuantizedPart part;

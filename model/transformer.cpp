@@ -70,7 +70,7 @@ void EmbeddingLayer::add_gradients(Context& c, const GradView& g, const Tensor& 
   const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
   if (g[w_].empty() && dp.empty()) return;
   const ArenaScope scope(c.scratch);
-  if (has_images(c)) {  // the embeddings of their tokens were not used
+  if (has_images(c)) {  // the forward pass did not use the embeddings of these tokens
     const Tensor none = c.scratch.alloc(c.dtype, {c.images.rows.size(), hidden_});
     zero(c.stream, none);
     scatter_rows(c.stream, {.y = dx, .x = none, .index = c.images.rows});
@@ -106,7 +106,7 @@ HalfFrame half_frame(ParamList& params, const ModelConfig& config, int64_t layer
           .o = {}};
 }
 
-// With spare columns (linear.h).
+// The shape of a layer's input, with spare columns (linear.h).
 template <class Layer>
 Shape shape_of_input(const Context& c, const Layer& layer, const Tensor& x) {
   return {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])};
@@ -122,7 +122,7 @@ void forward_half(Context& c, const ParamView& p, HalfFrame& f, Layer& layer, co
     f.in.forward(c, p, h, x);
   }
   if (!f.out.exists() && f.factor == 1) return layer.forward(c, p, y, h, x);
-  f.o = (f.out.exists() ? c.saved : c.scratch).alloc(c.dtype, x.shape);  // only the norm's backward reads it
+  f.o = (f.out.exists() ? c.saved : c.scratch).alloc(c.dtype, x.shape);  // read only by the norm's backward
   layer.forward(c, p, f.o, h, {});
   if (f.factor == 1) return f.out.forward(c, p, y, f.o, x);
   if (f.out.exists()) f.out.forward(c, p, y, f.o);
@@ -196,7 +196,7 @@ void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tenso
 }
 
 void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  const bool input_gradient = std::exchange(c.input_gradient, true);  // of the attention half
+  const bool input_gradient = std::exchange(c.input_gradient, true);  // applies to the attention half
   mlp_.backward(c, p, g, dx, r_);
   c.input_gradient = input_gradient;
   attention_.backward(c, p, g, dx, x);
@@ -274,7 +274,7 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
 HeadWork HeadLayer::add_to_logits(Context& c, const ParamView& p) {
   if (adapters_.empty()) return {};
   return [this, &c, p, mark = c.saved.mark()](const HeadChunk& chunk) {
-    c.saved.rewind(mark);  // what the chunk before saved
+    c.saved.rewind(mark);  // releases the tensors that the previous chunk saved
     adapters_.forward(c, p, chunk.logits, chunk.x, chunk.first);
   };
 }

@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// A layer whose rows are those of the tokens.
+// A layer whose output has one row for each token.
 class TextLayer : public Layer {
  public:
   explicit TextLayer(const ModelConfig& config) : hidden_(config.hidden) {}
@@ -19,8 +19,9 @@ class TextLayer : public Layer {
   int64_t hidden_;
 };
 
-// y = the embedding of the tokens, scaled or with learned positions where the family has them. Rows of x
-// replace those of images.rows; without images x is not used, and backward leaves dx as it is.
+// y = the embedding of the tokens, scaled or with learned positions if the family has them. The rows of x
+// replace the rows of y that images.rows lists. Without images x is not used, and backward() does not change
+// dx.
 class EmbeddingLayer : public TextLayer {
  public:
   EmbeddingLayer(ParamList& params, const ModelConfig& config);
@@ -36,17 +37,17 @@ class EmbeddingLayer : public TextLayer {
   bool scales_by_width_;
   float factor_;
 
-  float factor(DType dtype) const;  // of the embedding
+  float factor(DType dtype) const;  // factor of the embedding
   void add_gradients(Context& c, const GradView& g, const Tensor& dy) const;
 };
 
-// What surrounds the layer of a half of a block: two norms, each of which a family may lack, and the factor
-// of what it adds.
+// The parts of a half of a block around its layer: two norms, each of which a family may lack, and the factor
+// of the half's output.
 struct HalfFrame {
   Norm in, out;
   float factor;
-  // in(x), with spare columns, which Context::recompute does not save; and the output of the layer if there
-  // is a norm or a factor
+  // h is in(x), with spare columns; it is not saved with Context::recompute. o is the layer's output, if
+  // there is an output norm or a factor.
   Tensor h, o;
 };
 
@@ -94,7 +95,7 @@ class Block : public TextLayer {
 };
 
 // losses = target_weights * cross_entropy(logits, targets), chunk by chunk; or logits = factor norm(x) w^T,
-// or states = norm(x), if the context has a tensor for them. The factor multiplies norm(x): that has fewer
+// or states = norm(x), if the context has a tensor for them. The factor multiplies norm(x), which has fewer
 // elements than the logits.
 class HeadLayer : public TextLayer {
  public:
@@ -115,8 +116,8 @@ class HeadLayer : public TextLayer {
   Norm norm_;
   ParamId w_;
   float logit_factor_;
-  float softcap_;           // of the logits; 0: none
-  LayerAdapters adapters_;  // of an untied head
+  float softcap_;           // soft cap of the logits; 0: none
+  LayerAdapters adapters_;  // adapters of an untied head
 };
 
 }  // namespace flatshard

@@ -14,7 +14,7 @@
 namespace flatshard {
 namespace {
 
-// A config with nothing of a text: no positions, no window, no cap.
+// A config without the features of a text model: no positions, no window, no cap.
 ModelConfig plain_config(const ModelConfig& config, const std::string& names) {
   ModelConfig c;
   c.family = names;

@@ -1,7 +1,8 @@
 #pragma once
-// The layers of a model that reads images, before the embedding of its text: the patches of frames become
-// rows of a tower, and these rows of the text's width, which the embedding merges. All of them run in every
-// micro-batch, also without an image: then they have no rows, and the gradients of their parameters are zero.
+// The layers of a model that reads images, before the embedding of its text: the tower turns the patches of
+// frames into rows, and the connector turns them into rows of the text's width, which the embedding merges.
+// All of them run in every micro-batch, even without an image: then they have no rows, and the gradients of
+// their parameters are zero.
 //
 //   PatchEmbedding  y = w patches + b + the learned positions of patches
 //   TowerBlock      a block of another width, in which the patches of a frame attend to each other
@@ -22,7 +23,7 @@
 
 namespace flatshard {
 
-// The config of the tower's blocks, and of the MLP and the norms of a perceiver layer.
+// The configs of the tower's blocks, and of the MLP and the norms of a perceiver layer.
 ModelConfig tower_config(const ModelConfig& config);
 ModelConfig perceiver_config(const ModelConfig& config);
 
@@ -36,11 +37,11 @@ class PatchEmbedding : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PatchEmbedding>(*this); }
 
  private:
-  Tensor patches_of(Context& c) const;  // of the activations' dtype
+  Tensor patches_of(Context& c) const;  // patches in the activations' dtype
   Tensor as_matrix(const Tensor& w) const { return w.empty() ? w : w.view({hidden_, width_}); }
 
   int64_t hidden_, width_;
-  bool rotary_;                // there are no learned positions, and no bias
+  bool rotary_;                // no learned positions and no bias
   ParamId w_, b_, positions_;  // w (hidden, 3, size, size), or (hidden, 3, repeats, size, size)
 };
 
@@ -54,7 +55,7 @@ class TowerBlock : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<TowerBlock>(*this); }
 
  private:
-  // The tower reads no cache: it sees all patches of a frame, or of a window, at once.
+  // The context for the tower, which uses no cache: it sees all patches of a frame, or of a window, at once.
   Context of_tower(const Context& c) const;
 
   Block block_;
@@ -72,7 +73,7 @@ class PixelShuffle : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PixelShuffle>(*this); }
 
  private:
-  int64_t square_, hidden_;  // square_: patches of a row
+  int64_t square_, hidden_;  // square_: number of patches of a row
   Norm norm_;
   Linear projection_;
   Tensor squares_;  // the input of the projection

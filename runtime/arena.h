@@ -30,12 +30,12 @@ class Arena {
   void rewind(int64_t mark);  // releases everything allocated since mark()
 
   int64_t used() const { return used_; }
-  int64_t peak() const;  // of shared memory, in whole granules
+  int64_t peak() const;  // most bytes in use so far; shared memory is counted in whole granules
   bool planning() const { return planning_; }
   const std::string& name() const { return name_; }
   Device device() const { return device_; }
 
-  // All memory of a committed arena.
+  // The whole memory of a committed arena as one tensor of bytes.
   Tensor block() const { return {memory_.data(), DType::u8, {memory_.bytes()}, device_}; }
 
   // Ends plan mode: allocates peak() bytes and restarts at offset zero. Allocating more than that is an

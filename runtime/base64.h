@@ -8,7 +8,7 @@
 namespace flatshard {
 
 std::string to_base64(std::string_view bytes);
-// Nothing if the text is no base64. The padding with = may be missing.
+// Returns nullopt if the text is not base64. The padding with = may be missing.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace flatshard

@@ -14,7 +14,7 @@ namespace flatshard {
 namespace {
 
 constexpr std::string_view kMagic = "FLATSUM1";
-constexpr int64_t kEndBytes = 24;  // without the sums
+constexpr int64_t kEndBytes = 24;  // size of End, which follows the sums
 
 int64_t blocks_of(int64_t bytes) { return (bytes + kSumBlockBytes - 1) / kSumBlockBytes; }
 
@@ -23,19 +23,20 @@ std::span<const std::byte> as_bytes(std::string_view text) {
 }
 
 struct End {
-  std::array<uint64_t, 2> numbers{};  // bytes of the content, CRC
+  std::array<uint64_t, 2> numbers{};  // size of the content in bytes, and the CRC
   std::array<char, kMagic.size()> magic{};
 };
 static_assert(sizeof(End) == kEndBytes);
 
-// Whether the file ends as one with checksums.
+// Reads the last bytes of the file; returns whether they are the end of a file with checksums.
 bool read_end(const InputFile& file, End& end) {
   if (file.size() < kEndBytes) return false;
   file.read(file.size() - kEndBytes, kEndBytes, &end);
   return std::string_view(end.magic.data(), end.magic.size()) == kMagic;
 }
 
-// The sum of content that ends within a block, which the sum of that block of the file covers only in part.
+// The sum of the content's last block if the content ends within it. The file's sum of that block also covers
+// the checksums that follow.
 uint64_t sum_of_rest(const InputFile& file, int64_t begin, int64_t end) {
   std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
   file.read(begin, end - begin, bytes.data());

@@ -15,12 +15,12 @@
 
 namespace flatshard {
 
-// The bytes before the checksums, or of the whole file if it has none. Nothing is checked.
+// The number of bytes before the checksums, or the size of a file that has none. Nothing is checked.
 int64_t content_bytes(const InputFile& file);
 
 struct CheckedContent {
   int64_t bytes = 0;
-  bool has_sums = false;  // if not, nothing was checked
+  bool has_sums = false;  // a file without checksums is not checked
 };
 // Checks all of the content, with the sums of sums_of() (file_sums.h). An Error names the damaged bytes and
 // ends with `remedy`.
@@ -32,14 +32,14 @@ class CheckedNewFile {
   explicit CheckedNewFile(const std::string& path) : file_(path) {}
 
   void write(std::string_view bytes);
-  void overwrite(std::string_view bytes);  // at the beginning, where zeros were written
+  void overwrite(std::string_view bytes);  // replaces the first bytes, which were written as zeros
   void complete();                         // adds the checksums
   void finish() { file_.finish(); }
   int64_t size() const { return file_.size(); }
 
  private:
   NewFile file_;
-  std::vector<uint64_t> sums_;  // of the blocks so far, in the linear form of crc64.h
+  std::vector<uint64_t> sums_;  // sums of the blocks so far, in the linear form of crc64.h
 };
 
 }  // namespace flatshard

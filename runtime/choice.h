@@ -1,5 +1,5 @@
 #pragma once
-// A variable that is set and shown by the name of its value, as a config key or a program's option.
+// A variable whose values have names: a config key or a program's option.
 
 #include <algorithm>
 #include <functional>
@@ -11,10 +11,10 @@
 
 namespace flatshard {
 
-// The variable may be of any type.
+// Reads and sets a variable of any type by name.
 struct Choice {
   std::vector<std::string> names;
-  std::function<std::string()> name;                 // of the value
+  std::function<std::string()> name;                 // name of the current value
   std::function<bool(const std::string& name)> set;  // false if there is no such name
 };
 
@@ -34,7 +34,7 @@ Choice choice(T* slot, const std::vector<std::string>& names, const std::vector<
 inline Choice choice(std::string* slot, const std::vector<std::string>& names) {
   return choice(slot, names, names);
 }
-// Without `values`, all of them are permitted.
+// Without `values`, all values of the enum are permitted.
 template <Named E>
 Choice choice(E* slot, std::vector<E> values = {}) {
   if (values.empty())

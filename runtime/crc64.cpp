@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// Polynomials over GF(2), modulo the one of ECMA-182, with the lowest power in the highest bit.
+// Polynomials over GF(2), modulo the polynomial of ECMA-182, with the lowest power in the highest bit.
 constexpr uint64_t kModulus = 0xc96c5795d7870f42, kOne = uint64_t{1} << 63, kX8 = kOne >> 8;
 
 constexpr uint64_t times_x(uint64_t a) { return (a >> 1) ^ (a & 1 ? kModulus : 0); }
@@ -63,9 +63,9 @@ __m128i carrying() {
   return _mm_set_epi64x(static_cast<int64_t>(power_of<Bits - 1>), static_cast<int64_t>(power_of<Bits + 63>));
 }
 
-// Extends a 16-byte polynomial, highest powers first, over Bits zero bits. The result is congruent modulo the
-// CRC's polynomial but still 16 bytes long. A carry-less product of reflected words has one power of x too
-// many, which the factors account for.
+// Extends a 16-byte polynomial, highest powers first, over Bits zero bits. The result is congruent to the
+// extended polynomial modulo the CRC's polynomial, and still 16 bytes long. A carry-less product of reflected
+// words has one power of x too many, which the factors account for.
 template <int Bits>
 __m128i carried(__m128i a) {
   const __m128i powers = carrying<Bits>();
@@ -80,7 +80,7 @@ uint64_t sum_of(const __m128i* lanes, size_t count) {
 }
 
 #if defined(__VPCLMULQDQ__) && defined(__AVX512F__)
-// Four such polynomials side by side.
+// Four 16-byte polynomials side by side.
 using Lane = __m512i;
 template <int Bits>
 Lane carried(Lane a) {

@@ -21,11 +21,11 @@ int64_t free_bytes(int index);
 // is one.
 void select_device(Device device);
 bool is_selected();
-void use_selected_device();  // on the calling thread
+void use_selected_device();  // makes it the device of the calling thread
 
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;
-void sync_stream(void* stream, const std::string& name);  // the name is for errors
+void sync_stream(void* stream, const std::string& name);  // `name` is for errors
 // Runs host work in stream order. An exception from it ends the program.
 void run_on_host(void* stream, std::function<void()> work);
 
@@ -37,7 +37,7 @@ void record_time(void*& event, Device device, void* stream);
 bool has_reached(void* event);
 double seconds_between(void* begin, void* end);
 
-// From now on, work on this stream, and on streams that wait for it, is captured into a graph instead of run.
+// Starts to capture work on this stream, and on streams that wait for it, into a graph instead of running it.
 void begin_capture(void* stream);
 void* end_capture(void* stream);  // the graph, ready for launch
 void abandon_capture(void* stream) noexcept;
@@ -49,7 +49,7 @@ void release(Device device, void* data) noexcept;
 void* allocate_pinned(int64_t bytes);
 void release_pinned(void* data) noexcept;
 
-void copy(void* stream, void* dst, const void* src, int64_t bytes);  // any direction
+void copy(void* stream, void* dst, const void* src, int64_t bytes);  // copies in any direction
 void fill_bytes(void* stream, void* dst, unsigned char value, int64_t bytes);
 
 }  // namespace flatshard::cuda

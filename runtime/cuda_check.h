@@ -1,5 +1,6 @@
 #pragma once
-// Turns a CUDA runtime error code into an Error. For *_cuda.cpp and .cu files, and for the libraries of CUDA.
+// Turns a CUDA runtime error code into an Error. Included by *_cuda.cpp and .cu files, and by files that call
+// CUDA's libraries.
 
 #include <source_location>
 #include <string>
@@ -10,11 +11,11 @@
 
 namespace flatshard {
 
-// Whether the error says that the device has failed in work enqueued earlier. Every later call of CUDA in
-// this process returns the same error, wherever the cause is.
+// Returns whether the error says that the device has failed in work enqueued earlier. Every later call of
+// CUDA in this process returns the same error, wherever the cause is.
 bool is_device_fault(cudaError_t status);
 
-// What to tell the user about an error that the call or launch `what` returned.
+// The message for the user about an error that the call or launch `what` returned.
 std::string describe_cuda_error(cudaError_t status, const std::string& what);
 
 inline void cuda_check(cudaError_t status, const char* what,

@@ -19,7 +19,7 @@ struct Device {
 
 // The number of CUDA devices this process can use: 0 without a GPU or driver and in a build without CUDA.
 int cuda_device_count();
-// Why there are none, as CUDA reports it.
+// The reason, as CUDA reports it, why there is no device.
 std::string why_no_cuda_device();
 
 inline std::ostream& operator<<(std::ostream& out, Device device) {

@@ -36,7 +36,7 @@ struct f16 {
       return std::bit_cast<float>(sign | 0x7f800000u | quiet | (mantissa << 13));
     }
     if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-    const float subnormal = static_cast<float>(mantissa) * 0x1p-24f;  // exact
+    const float subnormal = static_cast<float>(mantissa) * 0x1p-24f;  // the product is exact
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(subnormal));
   }
   uint16_t bits;
@@ -45,7 +45,7 @@ struct f16 {
   static constexpr uint32_t round_magnitude(uint32_t magnitude) {
     if (magnitude > 0x7f800000u) return 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // NaN stays NaN
     if (magnitude >= 0x477ff000u) return 0x7c00u;                                // 65520 and above: infinity
-    if (magnitude < 0x33000000u) return 0;                                       // less than half of 2^-24
+    if (magnitude < 0x33000000u) return 0;  // less than half of 2^-24 rounds to zero
     const uint32_t exponent = magnitude >> 23;
     if (exponent >= 113) return (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u, shift = 126u - exponent;  // subnormal

@@ -13,7 +13,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{1} << 18;  // read at once; stays in the cache until it is summed
+constexpr int64_t kPieceBytes = int64_t{1} << 18;  // bytes per read; they stay in the cache until summed
 
 std::mutex known_lock;
 std::vector<const KnownSums*> known;

@@ -13,12 +13,13 @@
 namespace flatshard {
 
 inline constexpr int64_t kSumBlockBytes = int64_t{4} << 20;
-using FileSums = std::vector<uint64_t>;  // one for each block
+using FileSums = std::vector<uint64_t>;  // one sum for each block
 
-// A file as it is now. Every write changes `changed`, which programs cannot set as they can `modified`.
+// The current version of a file. Every write changes `changed`, which programs, unlike `modified`, cannot
+// set.
 struct FileVersion {
   std::string path;                             // absolute, without symbolic links
-  int64_t size = 0, modified = 0, changed = 0;  // in bytes; in nanoseconds since 1970
+  int64_t size = 0, modified = 0, changed = 0;  // size in bytes, times in nanoseconds since 1970
   uint64_t inode = 0;
   bool operator==(const FileVersion&) const = default;
 };
@@ -27,9 +28,9 @@ FileVersion version_of(const InputFile& file);
 // The sums of blocks `first`, `first + every`, ..., by all threads of this process.
 FileSums sum_blocks(const InputFile& file, int64_t first = 0, int64_t every = 1);
 
-// The sums that a KnownSums has for this version of a file.
+// The sums that a KnownSums holds for this version of a file.
 std::optional<FileSums> known_sums(const FileVersion& version);
-// The sums of all blocks: the known ones, or new ones.
+// The sums of all blocks: known sums, or newly computed ones.
 FileSums sums_of(const InputFile& file);
 
 // Sums that this process need not compute again while the object lives.

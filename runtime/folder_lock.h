@@ -9,7 +9,7 @@ namespace flatshard {
 
 class FolderLock {
  public:
-  // `use`: what holds the folder, and what to do, for the Error of take().
+  // `use` ends the Error of take(): it says what holds the folder and what to do.
   FolderLock(std::string folder, std::string use) : folder_(std::move(folder)), use_(std::move(use)) {}
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

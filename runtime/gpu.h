@@ -13,15 +13,15 @@ namespace flatshard {
 // processes use the same GPU exactly if these are equal, whatever number each gives it.
 std::vector<std::string> visible_gpus();
 
-// "NVIDIA H200"; "" on the CPU.
+// The name of a GPU, such as "NVIDIA H200"; "" for the CPU.
 std::string gpu_name(Device device);
 
 int multiprocessors(Device device);
 
-// Not in use by any process; 0 on the CPU.
+// The device memory that no process uses; 0 for the CPU.
 int64_t free_gpu_bytes(Device device);
 
-// From now on pinned memory belongs to this GPU; on the CPU nothing happens. To be called before anything is
+// Makes later pinned memory belong to this GPU; does nothing for the CPU. Call it before anything is
 // allocated: CUDA would otherwise take memory on the first visible GPU, which another rank may use.
 void select_gpu(Device device);
 

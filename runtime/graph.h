@@ -27,7 +27,7 @@ class Graph {
  private:
   StreamGroup* group_;
   void* native_ = nullptr;
-  std::vector<Event> before_;  // the positions of the other streams at a launch
+  std::vector<Event> before_;  // one event for each other stream: its position at a launch
   Event done_;
 };
 

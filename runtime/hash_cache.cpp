@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostBytes = int64_t{1} << 20;
 constexpr size_t kMostLines = 2000;
-constexpr int64_t kTimesMayRepeat = 2'000'000'000;  // some file systems count seconds
+constexpr int64_t kTimesMayRepeat = 2'000'000'000;  // ns; some file systems store whole seconds
 
 std::string version_text(const FileVersion& v) {
   return str(v.size, ' ', v.modified, ' ', v.changed, ' ', v.inode, ' ', v.path);
@@ -33,7 +33,7 @@ std::string line_of(const std::string& hash, const FileVersion& version) {
   return std::move(line).str();
 }
 
-// "" if the file is missing, or cannot be read.
+// The lines of the file, unchecked; none if it is missing or cannot be read.
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
   std::error_code none;
@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const std::string& path) {
     std::istringstream in(read_whole_file(path, kMostBytes));
     for (std::string line; std::getline(in, line);) lines.push_back(line);
   } catch (const Error&) {
-    lines.clear();  // then hashes are computed again
+    lines.clear();  // the hashes are computed again
   }
   return lines;
 }
@@ -76,7 +76,8 @@ void HashCache::add(const FileVersion& version, const std::string& hash, int64_t
   if (version.path.find('\n') != std::string::npos) return;
   std::vector<std::string> lines = lines_of(path_);
   const std::string of_path = ' ' + version.path;
-  std::erase_if(lines, [&](const std::string& line) { return line.ends_with(of_path); });  // earlier versions
+  // Removes the line of an earlier version.
+  std::erase_if(lines, [&](const std::string& line) { return line.ends_with(of_path); });
   lines.push_back(line_of(hash, version));
   std::string text;
   for (size_t i = lines.size() > kMostLines ? lines.size() - kMostLines : 0; i < lines.size(); ++i)

@@ -90,7 +90,7 @@ int64_t available_host_bytes() {
 void require_address_space(int64_t bytes, const char* what) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur > INT64_MAX) return;
-  const auto pages = number_in("/proc/self/statm");  // the first number of several
+  const auto pages = number_in("/proc/self/statm");  // its first number is the size of the address space
   const auto most = static_cast<int64_t>(limit.rlim_cur);
   const int64_t left = pages ? std::max<int64_t>(0, most - *pages * sysconf(_SC_PAGESIZE)) : most;
   check(bytes <= left, "out of host memory: ", what, " need ", human_bytes(bytes),
@@ -99,7 +99,7 @@ void require_address_space(int64_t bytes, const char* what) {
 }
 
 ProcessMemory process_memory() {
-  const auto bytes = [](const char* name, const char* file) {  // lines give KiB
+  const auto bytes = [](const char* name, const char* file) {  // the files give KiB
     return 1024 * number_of(name, file).value_or(0);
   };
   return {.resident = bytes("VmRSS:", "/proc/self/status"),

@@ -11,8 +11,8 @@ namespace flatshard {
 // cgroups of the process leave. INT64_MAX if the system does not report it.
 int64_t available_host_bytes();
 
-// Throws Error if the limit on this process's address space (ulimit -v) leaves less than `bytes`, which
-// `what` needs. For what calls libraries that crash where they are refused memory.
+// Throws an Error if the limit on this process's address space (ulimit -v) leaves less than the `bytes` that
+// `what` needs. To be called before libraries that crash when an allocation fails.
 void require_address_space(int64_t bytes, const char* what);
 
 // The resident and the peak resident memory of this process, and the machine's total memory; 0 if the system
@@ -24,7 +24,7 @@ ProcessMemory process_memory();
 // Restarts the measurement of `peak`. Returns false if the system does not support it.
 bool reset_peak_memory();
 
-// For tests: limits the available memory to `limit` bytes during its lifetime.
+// Limits the available memory to `limit` bytes during its lifetime, for tests.
 class ScopedHostMemory {
  public:
   explicit ScopedHostMemory(int64_t limit);

@@ -17,7 +17,7 @@ class HostWork {
   HostWork(const HostWork&) = delete;
   HostWork& operator=(const HostWork&) = delete;
 
-  // Returns when the work has run, after that of earlier callers. An exception from it ends the program.
+  // Returns when the work has run, after the work of earlier callers. An exception from it ends the program.
   void run(const std::function<void()>& work);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Names of models on the Hugging Face hub, such as HuggingFaceTB/SmolLM2-135M, which people give where a
-// folder is meant.
+// Names of models on the Hugging Face hub, such as HuggingFaceTB/SmolLM2-135M, which users may give instead
+// of a folder.
 
 #include <string>
 

@@ -9,7 +9,8 @@
 namespace flatshard {
 namespace {
 
-// Of the compute stream; shorter ones are the time between two events.
+// The shortest wait of the compute stream that becomes a span. A shorter one is merely the time between two
+// events.
 constexpr std::chrono::microseconds kShortestWait{3};
 
 }  // namespace
@@ -33,7 +34,7 @@ KernelSpans::Moment KernelSpans::now(void* stream) {
     free_.pop_back();
   }
   if constexpr (kCudaBuilt) {
-    if (!base_) {  // on a stream of its own, whose event does not wait for work
+    if (!base_) {  // recorded on a stream of its own, where no work delays it
       clock_ = cuda::create_stream(device_, true);
       void* base = nullptr;
       cuda::record_time(base, device_, clock_);
@@ -66,7 +67,7 @@ void KernelSpans::end_scope(int row, void* stream, std::string_view what, Moment
   try {
     close(open_[row]);
     pending_.push_back({row, std::string(what), std::move(begin), now(stream)});
-  } catch (const Error&) {  // in a destructor, possibly of a scope that an exception leaves
+  } catch (const Error&) {  // a destructor calls this, possibly while an exception is thrown
   }
 }
 

@@ -25,8 +25,8 @@ class KernelSpans {
   void start(int row, void* stream, std::string_view what);
   void launched(int row, void* stream);
 
-  // Around several ops: from now() to end_scope(), which drops the span if the GPU has failed: the next call
-  // reports that.
+  // A span around several ops lasts from now() to end_scope(). If the GPU has failed, end_scope() drops the
+  // span; the next call reports the failure.
   using Moment = std::shared_ptr<void>;  // a timing event
   Moment now(void* stream);
   void end_scope(int row, void* stream, std::string_view what, Moment begin) noexcept;
@@ -47,11 +47,11 @@ class KernelSpans {
   Trace& trace_;
   Device device_;
   std::vector<void*> free_;  // timing events
-  void* clock_ = nullptr;    // a stream without work
-  Moment base_{};            // when the clock of the host showed base_time_
+  void* clock_ = nullptr;    // a stream without work, on which base_ is recorded
+  Moment base_{};            // the GPU's moment at which the host's clock showed base_time_
   Trace::Clock::time_point base_time_{};
-  std::map<int, Span> open_;   // by row: the op that was started last
-  std::vector<Span> pending_;  // not in the trace yet
+  std::map<int, Span> open_;   // the op that was started last in each row
+  std::vector<Span> pending_;  // spans that are not in the trace yet
 };
 
 }  // namespace flatshard

@@ -11,7 +11,7 @@ namespace flatshard {
 
 enum class LogLevel { quiet, warning, info };
 
-// To be called once at startup. With a single rank, lines carry no rank prefix.
+// Configures the log; to be called once at startup. With a single rank, lines carry no rank prefix.
 void configure_log(LogLevel level, int rank = 0, int rank_count = 1);
 
 void log_line(LogLevel level, const std::string& text);

@@ -10,7 +10,8 @@ namespace flatshard {
 
 class MappedFile {
  public:
-  // An Error that names the file when it cannot be opened or is not a regular file. An empty file is fine.
+  // Throws an Error that names the file if it cannot be opened or is not a regular file. An empty file is
+  // fine.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

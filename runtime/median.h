@@ -1,12 +1,12 @@
 #pragma once
-// The median of numbers; of an even count the upper of the two in the middle.
+// The median of numbers. For an even count it is the upper of the two middle values.
 
 #include <algorithm>
 #include <vector>
 
 namespace flatshard {
 
-// There must be at least one.
+// `values` must not be empty.
 template <typename T>
 T median(std::vector<T> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;

@@ -10,11 +10,11 @@
 namespace flatshard {
 
 // pinned: page-locked, for copies to and from the selected GPU. shared: device memory that other GPUs may
-// reach, in whole granules; plain until share_memory_with().
+// reach, in whole granules; the same as plain until share_memory_with() is called.
 enum class Placement { plain, pinned, shared };
 constexpr int64_t kSharedGranule = int64_t{2} << 20;
 
-// How a communication library allocates memory that its other ranks may reach.
+// The functions of a communication library that allocate and release memory that other ranks may reach.
 struct SharedAllocator {
   void* (*allocate)(Device device, int64_t bytes);
   void (*release)(void* data) noexcept;
@@ -41,7 +41,7 @@ class Memory {
   Placement placement_ = Placement::plain;
 };
 
-// Process-wide counters: the number of allocations so far and the bytes allocated now.
+// Process-wide counters: the number of allocations so far and the bytes that are allocated now.
 struct MemoryCounters {
   int64_t allocations = 0;
   int64_t live_bytes = 0;

@@ -30,7 +30,7 @@ std::ostream& operator<<(std::ostream& out, E value) {
   return out << name_of(value);
 }
 
-// Empty if no value has this name.
+// The value with this name; nullopt if there is none.
 template <Named E>
 constexpr std::optional<E> named(std::string_view name) {
   constexpr auto kNames = value_names(E{});

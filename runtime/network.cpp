@@ -22,7 +22,8 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-// "10.0.0.1"; "" for an address of another kind, and for those that hold on one link only.
+// An IP address as text, such as "10.0.0.1"; "" for a link-local IPv6 address and for other kinds of
+// addresses.
 std::string address_of(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET) {
@@ -34,7 +35,7 @@ std::string address_of(const sockaddr* address) {
   return text;
 }
 
-// " (25 Gb/s)"; "" if the driver does not say.
+// The speed of an interface as text, such as " (25 Gb/s)"; "" if the driver does not report it.
 std::string speed_of(const std::string& name) {
   const double megabits = std::atof(first_line("/sys/class/net/" + name + "/speed").c_str());
   return megabits > 0 ? str(" (", megabits / 1000, " Gb/s)") : "";

@@ -25,7 +25,7 @@ class PairTable {
     const Slot& slot = slots_[place(key)];
     return slot.key == key ? &slot.value : nullptr;
   }
-  // The value of the pair, which is added if necessary. References are valid until the next new pair.
+  // The value of the pair; a missing pair is added. References are valid until the next new pair.
   Value& operator[](uint64_t key) {
     size_t at = place(key);
     if (slots_[at].key != key) {
@@ -45,7 +45,7 @@ class PairTable {
   }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // ids are not negative
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // never a pair of ids, which are not negative
   struct Slot {
     uint64_t key = kEmpty;
     Value value{};

@@ -30,7 +30,7 @@ void take_short_turns() {
   } attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
   if (attributes.policy != SCHED_OTHER) return;  // the user has chosen a scheduling class
-  attributes.runtime = 100'000;                  // ns, the minimum
+  attributes.runtime = 100'000;                  // nanoseconds; the minimum
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
@@ -44,7 +44,7 @@ void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   value.wait(old);
 }
 
-// The thread that calls is worker 0; the pool's threads are workers 1 and up.
+// The calling thread is worker 0; the pool's threads are workers 1 and up.
 class Pool {
  public:
   ~Pool() { stop(); }
@@ -59,7 +59,7 @@ class Pool {
     size_ = size;
   }
 
-  // False, and nothing done, while the pool runs the tasks of another thread.
+  // Runs the tasks and returns true; returns false at once while the pool runs the tasks of another thread.
   bool run(int64_t tasks, detail::TaskFunction function, void* context) {
     const std::unique_lock lock(caller_, std::try_to_lock);
     if (!lock) return false;
@@ -75,7 +75,7 @@ class Pool {
     calls_.notify_all();
     work(0);
     gate_ &= ~kOpen;
-    // A thread that has not started on these tasks finds the gate closed and is not waited for.
+    // A thread that has not entered yet finds the gate closed and need not be awaited.
     for (uint32_t inside = gate_; inside != 0; inside = gate_) wait_for_change(gate_, inside);
     return true;
   }
@@ -83,8 +83,8 @@ class Pool {
  private:
   static constexpr uint32_t kOpen = 1u << 31;
 
-  // Neighbouring tasks, which a worker runs in order: two threads that write alternating pieces of an array
-  // reach as little as 60 % of the bandwidth of two that write a half each.
+  // Neighbouring tasks, which a worker runs in order. Two threads that write alternating pieces of an array
+  // reach as little as 60 % of the bandwidth of two threads that write one half each.
   struct alignas(64) Share {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
@@ -123,7 +123,7 @@ class Pool {
     return false;
   }
 
-  // The worker's own share, then what is left of the others'.
+  // Runs the worker's own share, then the remaining tasks of the others.
   void work(int worker) {
     runs_its_tasks_itself = true;
     for (int i = 0; i < size_; ++i) {
@@ -141,7 +141,7 @@ class Pool {
   std::vector<Share> shares_;  // one for each worker
   detail::TaskFunction function_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint32_t> calls_{0};  // that have begun; threads without work wait on it
+  alignas(64) std::atomic<uint32_t> calls_{0};  // calls of run() so far; threads without work wait on it
   alignas(64) std::atomic<uint32_t> gate_{0};   // kOpen while there are tasks, plus the threads inside
 };
 

@@ -8,13 +8,14 @@
 
 namespace flatshard {
 
-int usable_processors();  // by this process
+int usable_processors();  // number of processors that this process may run on
 
-// Threads that run tasks; at the start usable_processors(). Not to be changed while work runs.
+// The number of threads that run tasks, initially usable_processors(). It must not be changed while work
+// runs.
 int thread_count();
 void set_thread_count(int count);
 
-// From now on the calling thread runs its own tasks alone, without the pool: for background threads.
+// Makes the calling thread run its later tasks alone, without the pool. Background threads call it.
 void use_one_thread_here();
 
 namespace detail {
@@ -40,7 +41,8 @@ void parallel_for(int64_t tasks, Work&& work) {
   detail::run_tasks(tasks, function, const_cast<Plain*>(&work));
 }
 
-// Tests: while one lives, parallel_blocks cuts no block larger than `limit`. Results must not change.
+// Makes parallel_blocks cut no block larger than `limit` during its lifetime, for tests: results must not
+// change.
 class ScopedBlockLimit {
  public:
   explicit ScopedBlockLimit(int64_t limit) : before_(block_limit) { block_limit = limit; }

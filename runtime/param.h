@@ -34,13 +34,13 @@ struct ParamSpec {
   Init init;
   ParamRole role = ParamRole::weight;
   bool decay = true;      // weight decay applies
-  bool trainable = true;  // has a gradient and optimizer state
+  bool trainable = true;  // the parameter has a gradient and optimizer state
   // Directly follows the previous parameter in memory, so that both are one matrix. Both are trainable and
   // decayed, or neither is.
   bool joined = false;
-  // Of a frozen parameter that is stored in a dtype of its own and never cast; empty: the dtype of compute.
+  // The dtype of a frozen parameter that is stored in its own dtype and never cast; empty: the compute dtype.
   std::optional<DType> dtype{};
-  // The number of model parameters that it stands for; empty: one for each element.
+  // The number of model parameters that this one counts as; empty: one for each element.
   std::optional<int64_t> counts_as{};
 
   int64_t parameter_count() const { return counts_as.value_or(shape.size()); }
@@ -77,10 +77,10 @@ class ParamView {
   std::span<const Tensor> tensors_;
 };
 
-// The gradient of a parameter in one lane; that of a frozen parameter has no tensor.
+// The gradient of a parameter in one lane. The gradient of a frozen parameter has no tensor.
 struct Gradient {
   Tensor tensor{};
-  bool written = false;  // until then its memory holds anything
+  bool written = false;  // until an op writes it, the memory is undefined
 };
 
 // The gradients of a unit's parameters, valid during one call. The first op of a lane that computes the
@@ -90,10 +90,10 @@ class GradView {
   GradView() = default;
   explicit GradView(std::span<Gradient* const> gradients) : gradients_(gradients) {}
   const Tensor& operator[](ParamId id) const { return of(id).tensor; }
-  // As in ParamView.
+  // The gradients of consecutive joined parameters as one matrix, as in ParamView.
   Tensor joined(std::span<const ParamId> ids) const;
-  // Whether the op that is enqueued next adds to these gradients, which from now on count as written. Every
-  // op that computes them asks once.
+  // Returns whether the op that is enqueued next must add to these gradients, and marks them as written.
+  // Every op that computes them calls this once.
   bool accumulates(std::span<const ParamId> ids) const;
   bool accumulates(ParamId id) const { return accumulates({&id, 1}); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The dtypes of computation by the names that users know them by.
+// The compute dtypes, under the names that users know.
 
 #include "runtime/dtype.h"
 #include "runtime/named.h"

@@ -19,7 +19,7 @@ Errors::Errors(std::vector<std::string> errors, std::source_location at)
 
 void Problems::add(std::string text, std::source_location where) {
   if (texts_.empty()) first_ = where;
-  constexpr std::ptrdiff_t kMostCompared = 1000;  // so that a file of nothing but problems takes linear time
+  constexpr std::ptrdiff_t kMostCompared = 1000;  // keeps the time linear for a file full of problems
   const auto end = texts_.begin() + std::min(std::ssize(texts_), kMostCompared);
   if (std::find(texts_.begin(), end, text) == end) texts_.push_back(std::move(text));
 }

@@ -13,7 +13,7 @@
 
 namespace flatshard {
 
-// Several errors in one. what() has one per line.
+// Several errors in one; what() lists one per line.
 struct Errors : Error {
   Errors(std::vector<std::string> errors, std::source_location at);
   std::vector<std::string> each;
@@ -39,7 +39,7 @@ class Problems {
     }
   }
   void add(std::string text, std::source_location where = std::source_location::current());
-  void add(const Error& error);  // each of several
+  void add(const Error& error);  // adds each of several Errors
 
   const std::vector<std::string>& texts() const { return texts_; }
   bool empty() const { return texts_.empty(); }
@@ -47,7 +47,7 @@ class Problems {
   void raise() const;
 
  private:
-  std::vector<std::string> texts_;  // each once
+  std::vector<std::string> texts_;  // messages without duplicates
   std::source_location first_;
 };
 

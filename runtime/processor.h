@@ -5,7 +5,7 @@
 
 namespace flatshard {
 
-// "AMD EPYC 9654 96-Core Processor"; "unknown processor" where Linux does not tell.
+// A name such as "AMD EPYC 9654 96-Core Processor"; "unknown processor" if Linux does not report one.
 std::string processor_name();
 
 }  // namespace flatshard

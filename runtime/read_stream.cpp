@@ -10,14 +10,14 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 20;  // bytes per read; pieces end at multiples of it
-constexpr int64_t kTake = int64_t{1} << 18;   // most bytes per call of Take
+constexpr int64_t kTake = int64_t{1} << 18;   // maximum bytes per call of Take
 constexpr int64_t kSector = 4096;             // a multiple of the sector size of any disk
 constexpr int kThreads = 2;                   // two reads in flight keep the disk busy
 constexpr int kSlots = 8;
 
 }  // namespace
 
-// A file, read with direct I/O where that works.
+// A file that is read with direct I/O if the file system supports it.
 class ReadStream::Source {
  public:
   explicit Source(const InputFile& file)

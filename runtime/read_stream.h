@@ -40,8 +40,8 @@ class ReadStream {
   class Source;
   struct Slot {
     std::byte* memory = nullptr;
-    FileRange range;   // the content
-    int64_t skip = 0;  // bytes in `memory` before the range, from alignment
+    FileRange range;   // the bytes of the file in `memory`
+    int64_t skip = 0;  // bytes in `memory` before the range, read for alignment
     bool full = false;
     std::exception_ptr error;
   };
@@ -53,14 +53,14 @@ class ReadStream {
   Slot& next_slot();
   void release_slot();
 
-  std::deque<FileRange> ranges_;  // not yet cut into pieces
+  std::deque<FileRange> ranges_;  // ranges that are not cut into pieces yet
   std::map<const InputFile*, std::unique_ptr<Source>> sources_;
   Memory memory_;
-  std::vector<Slot> slots_;  // a ring
+  std::vector<Slot> slots_;  // ring buffer
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable filled_, emptied_;
-  int64_t cut_ = 0, taken_ = 0;  // pieces that were started and consumed
+  int64_t cut_ = 0, taken_ = 0;  // number of pieces whose reading has started, and of consumed pieces
   int64_t used_ = 0;             // bytes consumed of the current piece
   bool stopping_ = false;
 };

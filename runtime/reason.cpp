@@ -22,7 +22,7 @@ std::string reason_of(const std::exception& error) {
 std::string report_of(const std::exception& error) {
   const auto* const several = dynamic_cast<const Errors*>(&error);
   if (!several) return printable(reason_of(error));
-  constexpr size_t kMostShown = 1000;  // only a file that is no config has more
+  constexpr size_t kMostShown = 1000;  // only a file that is not a config has more
   const size_t count = several->each.size();
   std::string report = str(count, " problems:");
   for (size_t i = 0; i < count && i < kMostShown; ++i) report += "\n  " + printable(several->each[i]);

@@ -9,8 +9,8 @@ namespace flatshard {
 
 std::string reason_of(const std::exception& error);
 
-// The same, safe for a terminal: one line, or of several errors (runtime/problems.h) their number and a line
-// for each of the first 1,000.
+// The message, safe for a terminal: one line, or for several errors (runtime/problems.h) their number and one
+// line for each of the first 1,000.
 std::string report_of(const std::exception& error);
 
 }  // namespace flatshard

@@ -19,9 +19,8 @@ struct OpCall {
   // The sides of a copy between a GPU and its host; everything else stays on one side.
   enum class Path : uint8_t { none, to_device, to_host };
 
-  std::string_view name;  // as in a trace; a literal
-  // What the time depends on besides flops and bytes: the shape of a tensor, or M, N, K and flags of a
-  // product.
+  std::string_view name;  // name of the op in a trace; a literal
+  // The other sizes on which the time depends: the shape of a tensor, or M, N, K and flags of a product.
   std::array<int64_t, 7> shape{};
   DType dtype = DType::f32;
   Path path = Path::none;
@@ -32,10 +31,10 @@ struct OpCall {
 
 // One call on a communicator.
 struct ExchangeCall {
-  const char *communicator, *verb, *label;  // as in a Collective
-  int64_t bytes = 0;                        // of the larger tensor
-  int ranks = 1;                            // of the communicator
-  int peer = -1;                            // of a message: its index in the communicator
+  const char *communicator, *verb, *label;  // names as in a Collective
+  int64_t bytes = 0;                        // size of the larger tensor
+  int ranks = 1;                            // size of the communicator
+  int peer = -1;  // index of the peer in the communicator for a message; -1: a collective
 };
 
 class Recording {
@@ -43,9 +42,10 @@ class Recording {
   enum class Kind : uint8_t { op, exchange, record, wait, begin, end };
   struct Item {
     Kind kind;
-    bool on_host;  // work that the stream leaves to the host
+    bool on_host;  // the work runs on the host side of the stream
     int stream;
-    // op: of ops(); exchange: of exchanges(); record and wait: the number of the record; begin: of scopes().
+    // op, exchange, begin: an index into ops(), exchanges() or scopes(); record, wait: the number of the
+    // record.
     int index;
   };
   struct StreamInfo {
@@ -56,25 +56,25 @@ class Recording {
   int add_stream(std::string name, bool is_comm);
   void add_op(int stream, bool on_host, const OpCall& op);
   void add_exchange(int stream, const ExchangeCall& exchange);
-  // Returns the number of the record. `earlier` is that of the same event's record before, or -1.
+  // Returns the number of the record. `earlier` is the number of the event's previous record, or -1.
   int add_record(int stream, int earlier);
   void add_wait(int stream, int record);
-  // Around the work of a layer, as a span of a trace that has others inside.
+  // The begin and end of a scope, such as a layer: a span of the trace that contains others.
   void begin_scope(int stream, std::string name);
   void end_scope(int stream);
 
-  // Until it is called again with false, nothing is recorded: for parts of a plan that are no step.
+  // pause(true) stops the recording until pause(false): some parts of a plan do not belong to a step.
   void pause(bool paused);
 
-  // Smaller numbers are of records before the first item.
+  // The first number of a record among the items. Records with smaller numbers came before the first item.
   int first_record() const { return first_record_; }
-  // The last record of the event of which a record is given. What waits for a record from before the first
-  // item waits, when the items repeat, for the last one.
+  // The last record of the same event. When the items repeat, a wait for a record from before the first item
+  // becomes a wait for this one.
   int last_record(int record) const;
 
   const std::vector<StreamInfo>& streams() const { return streams_; }
   const std::vector<Item>& items() const { return items_; }
-  const std::vector<OpCall>& ops() const { return ops_; }  // no two are equal
+  const std::vector<OpCall>& ops() const { return ops_; }  // distinct calls
   const std::vector<ExchangeCall>& exchanges() const { return exchanges_; }
   const std::vector<std::string>& scopes() const { return scopes_; }
 
@@ -85,7 +85,7 @@ class Recording {
 
   bool paused_ = false;
   int first_record_ = 0;
-  std::vector<int> next_record_;  // by number: of the same event, or -1
+  std::vector<int> next_record_;  // for each record: the next record of the same event, or -1
 
   std::vector<StreamInfo> streams_;
   std::vector<Item> items_;

@@ -83,9 +83,9 @@ class RandomStream {
     const RandomWords w = words(index / 4);  // selected without indexing: GPU registers cannot be indexed
     return index & 2 ? (index & 1 ? w.word[3] : w.word[2]) : (index & 1 ? w.word[1] : w.word[0]);
   }
-  // In [0, 1), a multiple of 2^-24.
+  // A multiple of 2^-24 in [0, 1).
   constexpr float uniform(int64_t index) const { return to_uniform(bits(index)); }
-  // Mean 0, variance 1; the magnitude is at most 6.8.
+  // A normal variate with mean 0 and variance 1; its magnitude is at most 6.8.
   constexpr float normal(int64_t index) const {
     const RandomWords w = words(index / 4);
     const bool upper = index & 2;

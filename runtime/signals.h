@@ -1,11 +1,10 @@
 #pragma once
-// Code during which no handler of a signal runs on its thread, not even one of a profiler or of MPI: another
-// thread handles a signal that arrives meanwhile, or this thread does afterwards. A fault ends the process
-// without its handler.
+// While a SignalsBlocked lives, no signal handler runs on its thread, not even one of a profiler or of MPI.
+// Another thread handles a signal that arrives meanwhile, or this thread does afterwards. A fault ends the
+// process without its handler.
 //
-// Code that keeps another address in the stack pointer needs this: the kernel would write the frame of a
-// handler there, whatever lies below. A stack for signals (SA_ONSTACK) would not help against handlers that
-// others install without it.
+// Code that keeps another address in the stack pointer needs this: the kernel would write a handler's frame
+// there. A signal stack (SA_ONSTACK) would not help against handlers that libraries install without it.
 
 #include <csignal>
 

@@ -24,7 +24,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::optional<size_t> misspelling(const std::string& a, const std::string& b) {
   const size_t longer = std::max(a.size(), b.size()), shorter = std::min(a.size(), b.size());
-  if (3 * (longer - shorter) > longer) return {};  // the distance is at least that
+  if (3 * (longer - shorter) > longer) return {};  // the distance is at least the difference in length
   const size_t distance = edit_distance(a, b);
   return 3 * distance <= longer ? std::optional(distance) : std::nullopt;
 }

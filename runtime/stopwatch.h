@@ -1,7 +1,7 @@
 #pragma once
-// Measures the time a stream takes for the work enqueued between start() and stop(). On a GPU it uses timing
-// events, so the host may run ahead and host time is not measured. On the CPU, start() and stop() synchronize
-// the stream and read the host's clock.
+// Measures the time that a stream takes for the work enqueued between start() and stop(). On a GPU it uses
+// timing events, so the host may run ahead and host time is not measured. On the CPU, start() and stop()
+// synchronize the stream and read the host's clock.
 
 #include <chrono>
 

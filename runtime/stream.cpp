@@ -46,7 +46,7 @@ struct StreamGroup::DeferredWork {
     item.work();
   }
 
-  // comm_early: communication runs before all compute work that no event orders before it.
+  // Implements comm_early: communication runs before all compute work unless an event orders that work first.
   void run_ready_comm() {
     for (bool progress = true; progress;) {
       progress = false;

@@ -10,10 +10,11 @@
 // With `concurrent`, a compute stream that waits blocks the host; waited_seconds() is the sum of this exposed
 // communication time.
 //
-// A schedule that produces the same bits in all orders has no missing wait.
+// A complete schedule produces the same bits in all orders. Tests leave out one wait or record of a small
+// trainer at a time; the bits then differ in comm_late or comm_early.
 //
 // A planning group drops all work: run on planning streams and planning arenas, a program measures its
-// memory. A recording of the group gets the dropped work.
+// memory. If the group has a recording, it records the dropped work.
 
 #include <atomic>
 #include <functional>
@@ -48,7 +49,7 @@ class Event {
  private:
   friend class Stream;
   friend class StreamGroup;
-  struct Ticket {  // one record() in an order other than in_order
+  struct Ticket {  // one call of record() in an order other than in_order
     explicit Ticket(int stream_index) : stream(stream_index) {}
     int stream;
     std::atomic<bool> done{false};
@@ -56,13 +57,13 @@ class Event {
   std::shared_ptr<Ticket> ticket_;
   void* native_ = nullptr;
   int64_t capture_ = 0;  // the capture of the last record(); 0: none
-  int recorded_ = -1;    // in a recording: the number of the last record()
+  int recorded_ = -1;    // number of the last record() in a recording
 };
 
 class Stream {
  public:
-  // Runs or enqueues CPU work. `what` names it in a trace and must outlive the work. On a CUDA stream this is
-  // the error that the op has no CUDA implementation.
+  // Runs or enqueues CPU work. `what` names it in a trace and must outlive the work. On a CUDA stream it
+  // throws the Error that the op has no CUDA implementation.
   template <class Work>
   void run(const char* what, Work&& work) {
     if (planning()) return;
@@ -74,8 +75,8 @@ class Stream {
     }
   }
 
-  // A trace span such as "forward 3" around all work that runs during its lifetime. It records nothing on a
-  // stream of the CPU whose work does not run at the call. In a recording it is a scope.
+  // A trace span such as "forward 3" around all work that runs during its lifetime. On a CPU stream whose
+  // work does not run at the call it records nothing. In a recording it is a scope.
   TraceSpan span(const char* what, int number = -1) const;
 
   void record(Event& event);
@@ -83,27 +84,27 @@ class Stream {
   // Blocks the host until all work enqueued so far is done; rethrows an exception of that work.
   void sync();
 
-  // This stream for work on host memory, ordered with its other work: ops run their CPU implementation. On
-  // the CPU it is the stream itself; on a CUDA device the work becomes host functions, which must neither
-  // block nor call CUDA.
+  // The stream for work on host memory, in order with this stream's other work: ops run their CPU
+  // implementation. On the CPU it is this stream itself; on a CUDA device the work becomes host functions,
+  // which must neither block nor call CUDA.
   Stream& host_side() { return host_side_ ? *host_side_ : *this; }
 
   Device device() const;
   bool planning() const;
-  // Whether ops pass their calls to note(): a recording gets the work that this planning stream drops, or a
-  // trace times the work of a GPU.
+  // Returns whether ops must pass their calls to note(): a recording collects the work of this planning
+  // stream, or a trace times the work of a GPU.
   bool recorded() const { return recording_ != nullptr || (times_kernels() && !is_host_side_); }
   void note(const OpCall& op) const;
-  // Whether a trace times the work of this stream with events. An op then lasts from starts() to the last
-  // launched() before the next op.
+  // Returns whether a trace times the work of this stream with events. An op then lasts from starts() to the
+  // last launched() before the next op.
   bool times_kernels() const;
   void starts(std::string_view what) const;
   void launched() const;
   Recording* recording() const { return recording_; }
-  int index() const { return index_; }  // in its group
+  int index() const { return index_; }  // index in the group
   bool traced() const { return trace_ != nullptr; }
   const std::string& name() const { return name_; }
-  void* native() const { return native_; }  // the cudaStream_t; null on the CPU
+  void* native() const { return native_; }  // cudaStream_t; null on the CPU
 
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -113,7 +114,7 @@ class Stream {
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
   explicit Stream(Stream& cuda);                  // the host side of a CUDA stream
-  bool runs_immediately(const char* what) const;  // an Error if `what` cannot run on this device
+  bool runs_immediately(const char* what) const;  // throws if `what` cannot run on this device
   bool runs_immediately() const;
   void wait_on_host(const Event& event);
   void defer(const char* what, std::function<void()> work);
@@ -123,9 +124,9 @@ class Stream {
   std::string name_;
   StreamRole role_;
   void* native_ = nullptr;
-  std::unique_ptr<Stream> host_side_;  // of a CUDA stream
+  std::unique_ptr<Stream> host_side_;  // set only for a CUDA stream
   bool is_host_side_ = false;
-  std::unique_ptr<StreamWorker> worker_;  // of a communication stream in the order `concurrent`
+  std::unique_ptr<StreamWorker> worker_;  // set only for a communication stream in the order `concurrent`
   Trace* trace_ = nullptr;
   int trace_row_ = 0;
   Recording* recording_ = nullptr;
@@ -135,10 +136,10 @@ struct StreamOptions {
   StreamOrder order = StreamOrder::in_order;
   bool planning = false;
   Trace* trace = nullptr;          // one row per stream; must outlive the group
-  Recording* recording = nullptr;  // of a planning group; must outlive it
+  Recording* recording = nullptr;  // allowed only for a planning group; must outlive the group
 };
 
-// The streams of one device that may wait for one another. The destructor drops queued work: synchronize
+// Streams of one device that may wait for one another. The destructor drops queued work, so synchronize
 // first.
 class StreamGroup {
  public:
@@ -161,12 +162,12 @@ class StreamGroup {
 
   Device device_;
   StreamOptions options_;
-  std::unique_ptr<KernelSpans> kernels_;  // on a GPU with a trace
+  std::unique_ptr<KernelSpans> kernels_;  // set only on a GPU with a trace
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unique_ptr<DeferredWork> deferred_;  // the queues of comm_late and comm_early
   double waited_seconds_ = 0;
   int64_t capture_ = 0,
-          captures_ = 0;  // the number of the current capture, or 0; how many there were (graph.h)
+          captures_ = 0;  // number of the current capture, or 0, and number of captures so far (graph.h)
 };
 
 }  // namespace flatshard

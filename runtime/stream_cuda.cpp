@@ -40,13 +40,12 @@ void sync_stream(void* stream, const std::string& name) {
   if (status != cudaSuccess) fail(describe_cuda_error(status, "the wait for stream " + name));
 }
 
-// The callback hands the work to a thread of the run and sleeps until it is done, which the driver permits:
-// the work depends on no CUDA work behind it. To return at once, it would have to leave the stream waiting
-// for a word in pinned memory (cuStreamWaitValue32). CUDA does not see the order that such a wait makes, and
-// cuda.h warns of deadlocks; not every driver and configuration has it; and a run that ends on an error could
-// leave a stream that waits forever. It would gain nothing: the work of several streams takes turns on the
-// same threads anyway, and no callbacks of others are held up, as NCCL uses them only in captured graphs,
-// which have no host work, and under CUDA_LAUNCH_BLOCKING=1.
+// The callback hands the work to a thread of the run and sleeps until it is done. The driver permits that
+// because the work depends on no later CUDA work. A wait for a word in pinned memory (cuStreamWaitValue32)
+// would free the driver's thread, but cuda.h warns of deadlocks, not every driver and configuration supports
+// it, and an error could leave a stream that waits forever. It would gain nothing: work of several streams
+// shares the same threads anyway, and NCCL uses callbacks only in captured graphs, which have no host work,
+// and under CUDA_LAUNCH_BLOCKING=1.
 void run_on_host(void* stream, std::function<void()> work) {
   auto* owned = new std::function<void()>(std::move(work));
   const auto run = [](void* data) noexcept {
@@ -70,7 +69,7 @@ void record_time(void*& event, Device device, void* stream) {
 bool has_reached(void* event) {
   const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();  // which would return it to the next check of a launch
+    cudaGetLastError();  // clears the status, which the next check of a launch would report
     return false;
   }
   cuda_check(status, "cudaEventQuery");

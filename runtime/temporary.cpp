@@ -97,7 +97,7 @@ std::string temporary_name(const fs::path& destination) {
 Temporary::Temporary(const std::string& destination, const Create& create)
     : path_(temporary_name(destination)) {
   remove_on_signals();
-  slot_ = take_slot(fs::absolute(path_).string());  // before the file exists
+  slot_ = take_slot(fs::absolute(path_).string());  // taken before the file exists
   exists_ = create(path_.c_str());
   if (exists_) return;
   const int reason = errno;

@@ -10,7 +10,7 @@ namespace flatshard {
 class TerminalLine {
  public:
   explicit TerminalLine(std::ostream& out) : out_(out) {}
-  ~TerminalLine() { finish(); }  // so that an error message starts on its own line
+  ~TerminalLine() { finish(); }  // an error message then starts on its own line
   TerminalLine(const TerminalLine&) = delete;
   TerminalLine& operator=(const TerminalLine&) = delete;
 

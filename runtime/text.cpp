@@ -21,7 +21,7 @@ std::string three_digits(double value) {
   return text;
 }
 
-constexpr double kNextUnit = 999.5;  // would print as 1000
+constexpr double kNextUnit = 999.5;  // larger values would print as 1000
 
 }  // namespace
 
@@ -51,7 +51,7 @@ std::string ranges(const std::vector<int>& numbers) {
 }
 
 std::string fixed(double value, int decimals) {
-  if (std::isnan(value)) return "nan";  // C prints the sign of one, too
+  if (std::isnan(value)) return "nan";  // C would also print a NaN's sign
   char text[400];                       // the largest double has 309 digits
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
@@ -123,7 +123,7 @@ std::string printable(std::string text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (byte(i) < 0x20 || byte(i) == 0x7f) text[i] = ' ';
     if (byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0)
-      text[i] = text[i + 1] = ' ';  // U+009B is ESC [
+      text[i] = text[i + 1] = ' ';  // C1 control characters; U+009B acts as ESC [
   }
   return text;
 }

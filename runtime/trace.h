@@ -27,13 +27,13 @@ class Trace {
   void set_recording(bool on) { recording_ = on; }
   bool recording() const { return recording_; }
   void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
-  // Adds the spans of work on a GPU, whose times are known only when it has ended: calls `source`.
+  // Adds the spans of GPU work that has ended, by a call of the `source` that collect_from() set.
   void collect() {
     if (source_) source_();
   }
   void collect_from(std::function<void()> source) { source_ = std::move(source); }
   int64_t span_count() const;
-  // At least the size of all spans as JSON.
+  // An upper bound of the size of all spans as JSON.
   int64_t json_bytes() const;
 
   int process() const { return process_; }

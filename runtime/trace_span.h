@@ -1,5 +1,5 @@
 #pragma once
-// A span of a trace, for what a scope does.
+// A trace span for the work of a C++ scope.
 
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@ class Recording;
 class Trace;
 
 // Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace, or
-// while the trace is not recording, it does nothing. In a recording of planned work it is a scope; on a
-// stream of a GPU it lasts as long as the work that the stream gets meanwhile.
+// while the trace is not recording, it does nothing. In a recording of planned work it is a scope; on a GPU
+// stream it covers the work that is enqueued during its lifetime.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, int row, const char* what, int number = -1);
@@ -31,7 +31,7 @@ class TraceSpan {
   std::shared_ptr<void> began_{};
   int row_;
   std::string name_;
-  int64_t begin_ = 0;  // in ticks of Trace::Clock
+  int64_t begin_ = 0;  // begin in ticks of Trace::Clock
 };
 
 }  // namespace flatshard

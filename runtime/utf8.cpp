@@ -11,7 +11,7 @@ Utf8Front utf8_front(std::string_view text) {
   if (first < 0x80) return {.length = 1, .valid = true};
   if (first < 0xc2 || first > 0xf4) return {.length = 1};
   const size_t needed = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;  // of the second byte
+  const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;  // range of the second byte
   const unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   size_t length = 1;
   while (length < needed && length < text.size() && at(length) >= (length == 1 ? least : 0x80) &&

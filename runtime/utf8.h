@@ -7,15 +7,14 @@
 
 namespace flatshard {
 
-inline constexpr char kReplacementCharacter[] = "\xef\xbf\xbd";  // U+FFFD, in place of invalid bytes
+inline constexpr char kReplacementCharacter[] = "\xef\xbf\xbd";  // U+FFFD, which replaces invalid bytes
 
-// What is at the front of a text that is not empty: a valid character, or an invalid sequence, which is the
-// longest prefix of a valid character (at least one byte). Python and Rust replace such a sequence by one
-// U+FFFD.
+// The first item of a non-empty text: a valid character, or an invalid sequence, which is the longest prefix
+// of a valid character (at least one byte). Python and Rust replace such a sequence by one U+FFFD.
 struct Utf8Front {
-  size_t length = 0;  // in bytes
+  size_t length = 0;  // length in bytes
   bool valid = false;
-  bool cut_off = false;  // invalid, but more bytes could complete it
+  bool cut_off = false;  // invalid so far, but more bytes could complete it
 };
 Utf8Front utf8_front(std::string_view text);
 

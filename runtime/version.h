@@ -1,18 +1,19 @@
 #pragma once
-// What build this is: version, revision, and the libraries it was built with.
+// The version and revision of this build, and the libraries it was built with.
 
 #include <string>
 #include <vector>
 
 namespace flatshard {
 
-// The answer of a program to --version: "train (Flatshard) 0.1, revision 5a6d644", then one line per feature.
+// The text that a program prints for --version: "train (Flatshard) 0.1, revision 5a6d644", then one line per
+// feature.
 std::string version_text(const std::string& program);
 
-// "0.1, revision 5a6d644"; without the revision if it is unknown.
+// The version and revision, such as "0.1, revision 5a6d644"; only the version if the revision is unknown.
 std::string version_and_revision();
 
-// "0.1".
+// The version, such as "0.1".
 std::string version_number();
 
 // The date of the revision, "2026-01-31"; empty if it is unknown.

@@ -87,7 +87,7 @@ void NewFile::complete() {
 
 void NewFile::finish() {
   if (file_ >= 0) complete();
-  file_to_write(path_);  // a device may have taken the name since
+  file_to_write(path_);  // checks again: a device may have taken the name since
   require(std::rename(temporary_.path().c_str(), destination_.c_str()) == 0);
   temporary_.renamed();
 }

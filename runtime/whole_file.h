@@ -11,19 +11,19 @@
 
 namespace flatshard {
 
-// An Error names the file if it cannot be opened, is not a regular file, or has more than `most_bytes`.
+// Reads a file. Throws an Error that names it if it cannot be opened, is not a regular file, or has more than
+// `most_bytes`.
 std::string read_whole_file(const std::string& path, int64_t most_bytes);
 
-// The path that a write to this path replaces: symbolic links are followed. An Error if it exists and is not
-// a regular file.
+// The path of the file that a write to this path replaces: symbolic links are followed. Throws an Error if it
+// exists and is not a regular file.
 std::string file_to_write(const std::string& path);
 
-// Creates the file or replaces an existing one; symbolic links are followed. An Error names the file and
-// leaves an existing one unchanged. Replacing a device, a pipe or anything else that is not a regular file is
-// an Error.
+// Creates the file or replaces an existing one; symbolic links are followed. Throws an Error that names the
+// file, and leaves an existing file unchanged, if the write fails or the path is not a regular file.
 void write_whole_file(const std::string& path, std::string_view text);
 
-// The same for a file that is written piece by piece.
+// A file that is created or replaced like this, but written piece by piece.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -31,9 +31,9 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  void write(std::string_view bytes);      // at the end
-  void overwrite(std::string_view bytes);  // at the beginning
-  void complete();                         // writes out all bytes; none may follow
+  void write(std::string_view bytes);      // appends
+  void overwrite(std::string_view bytes);  // replaces the first bytes
+  void complete();                         // writes out all bytes; no more may be added
   void finish();                           // renames the file to its final name
   int64_t size() const { return size_; }
 
@@ -47,7 +47,7 @@ class NewFile {
   Temporary temporary_;
 };
 
-// From now on a write beyond the file size limit (ulimit -f) fails, as on a full disk, instead of ending the
+// Makes later writes beyond the file size limit (ulimit -f) fail, as on a full disk, instead of ending the
 // process by a signal. Raises the limit on open files to the hard limit (ulimit -Hn).
 void survive_file_limits();
 // The number of files that this process can still open.

@@ -11,7 +11,7 @@
 namespace flatshard::test {
 
 struct GoldenTensor {
-  std::string dtype;  // as the file spells it: F32, BF16, F16, I32, U8
+  std::string dtype;  // name in the file: F32, BF16, F16, I32, U8
   std::vector<int64_t> shape;
   std::vector<double> values;
 };

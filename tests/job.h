@@ -23,7 +23,7 @@ class Job {
   // Blocks until the output contains a text, and returns the processes of the ranks, by rank.
   std::vector<pid_t> ranks_after(const std::string& text, int count);
   void signal_launcher(int signal);
-  // Blocks until mpirun has ended; one that takes longer than the limit is killed and has exit code 124.
+  // Blocks until mpirun has ended. If it takes longer than the limit, it is killed and has exit code 124.
   Finished wait(int limit_seconds = 180);
   std::string output() const;
 

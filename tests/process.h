@@ -22,8 +22,8 @@ std::string launcher(int ranks);
 // The command line that starts mpirun with these arguments, with "@NAME" as above.
 std::string launch(const std::string& arguments);
 
-// While it lives, no signal is ignored or blocked, whatever started the test program: nohup ignores SIGHUP,
-// a script's background job SIGINT, a service SIGPIPE.
+// While an object exists, no signal is ignored or blocked, whatever started the test program: nohup ignores
+// SIGHUP, a script's background job SIGINT, a service SIGPIPE.
 class DefaultSignals {
  public:
   DefaultSignals();
@@ -36,10 +36,10 @@ class DefaultSignals {
   sigset_t blocked_{};
 };
 
-// Why the signals of a process do not reach it at once; "" if they do.
+// The reason why the signals of a process do not reach it at once; "" if they do.
 std::string no_signals_because();
 
-// Why several ranks cannot be started on this machine; "" if they can.
+// The reason why several ranks cannot be started on this machine; "" if they can.
 std::string no_ranks_because();
 
 // The text after `marker` to the end of its line; "" if the output lacks it. The last occurrence counts.

@@ -1,5 +1,5 @@
 #pragma once
-// All bytes of a part of a file, for tests, whose files are small.
+// Reads all bytes of a part of a file, for tests, whose files are small.
 
 #include <cstddef>
 #include <vector>

@@ -8,13 +8,14 @@
 
 namespace flatshard::test {
 
-// Two layers, grouped heads, a window of 5 for mistral, head_dim = 6 for qwen3; tied if the family is.
+// The config has two layers, grouped heads, a window of 5 for mistral, and head_dim = 6 for qwen3. Its head
+// is tied if the family's is.
 ModelConfig small_model(const std::string& family, int64_t vocab = 40);
 
-// Every parameter random and away from 0 and 1, the same at every call.
+// Makes every parameter random and away from 0 and 1. All calls make the same values.
 void fill_random(const ResidentModel& model, float deviation = 0.3f);
 
-// config.json and model.safetensors in the folder, which is created if missing.
+// Writes config.json and model.safetensors into the folder, which is created if missing.
 void write_model_folder(const std::string& folder, const ResidentModel& model);
 
 }  // namespace flatshard::test

@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a safetensors file in memory, for tests that change some and write the file again.
+// The tensors of a safetensors file in memory, for tests that change some of them and write the file again.
 
 #include <cstddef>
 #include <map>
@@ -20,7 +20,7 @@ struct TensorContent {
     return reinterpret_cast<T*>(bytes.data());
   }
 };
-using TensorContents = std::map<std::string, TensorContent>;  // by name
+using TensorContents = std::map<std::string, TensorContent>;  // keyed by name
 
 TensorContents read_contents(const std::string& path);
 void write_contents(const std::string& path, const TensorContents& contents);

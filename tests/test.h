@@ -14,11 +14,11 @@ namespace flatshard::test {
 // Marks the running test case as skipped; return from it right after.
 void skip(const std::string& reason);
 
-// Sets what every test case is asked at its end. A text that `problem` returns fails a test case that had
-// passed.
+// Sets a function that is called at the end of every test case. If `problem` returns a text, a test case that
+// had passed fails with it.
 void at_end_of_tests(std::string (*problem)());
 
-// The text of the Error that `work` throws; "" if it throws none.
+// Returns the text of the Error that `work` throws; "" if it throws none.
 template <class Work>
 std::string error_of(Work&& work) {
   try {
@@ -29,8 +29,8 @@ std::string error_of(Work&& work) {
   return "";
 }
 
-// For messages: which of these parts, such as a key, its value and the bound, the text does not contain in
-// this order: "\"64\" is not in: block is 48, must ..."; "" if it has all of them.
+// Names, for a message, the first of the parts (a key, its value, the bound) that the text does not
+// contain in this order: "\"64\" is not in: block is 48, must ...". Returns "" if it contains all of them.
 std::string missing_from(const std::string& text, std::initializer_list<std::string> parts);
 
 }  // namespace flatshard::test

@@ -7,7 +7,7 @@
 
 namespace flatshard::test {
 
-// Whether the build lacks a library; then the test is skipped.
+// Whether the build lacks a library. If so, skips the test.
 inline bool lacks_text_libraries() {
   const std::string missing = error_of([] {
     char_sets();

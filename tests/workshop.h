@@ -16,7 +16,7 @@ class Workshop {
   // Creates the folder with config.toml and corpus.tok.
   explicit Workshop(const std::string& folder);
 
-  // Runs "train config.toml OPTIONS" in the folder; a run that does not resume replaces earlier results.
+  // Runs "train config.toml OPTIONS" in the folder. A run that does not resume replaces earlier results.
   Finished train(int ranks, const std::string& options, int limit_seconds = 300) const;
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
 

@@ -41,7 +41,7 @@ struct Options {
 
 constexpr int64_t kSeqLen = 1024;
 
-// FOLDER and DATA, and how to run the model; then the command's own options.
+// The options FOLDER, DATA and the settings of the model, followed by the command's own options.
 std::vector<Option> with_model_options(Options& o, std::initializer_list<Option> own) {
   std::vector<Option> options{
       {"FOLDER",
@@ -66,8 +66,8 @@ Option date_option(Options& o) {
           {.type = "YYYY-MM-DD"}};
 }
 
-// The options of a command that reads the text of DATA: the model's, those for reading, and the command's
-// own.
+// The options of a command that reads the text of DATA: the model's options, the options for reading, and the
+// command's own.
 std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
   std::vector<Option> options =
       with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
@@ -169,10 +169,10 @@ Command similarity_command(Options& o) {
               date_option(o)})};
 }
 
-// The passes that a rank computes: in turn, so that their results come in order on any number of ranks.
+// The passes of all ranks. Ranks take turns, so that the results are in order for any number of ranks.
 class SharedPasses {
  public:
-  using Losses = std::vector<std::vector<float>>;  // of each window of a pass
+  using Losses = std::vector<std::vector<float>>;  // losses of each window in a pass
   using Describe = std::function<std::string(std::span<const LossWindow> windows, const Losses& losses)>;
   SharedPasses(LossMeter& meter, World& world, Describe describe)
       : meter_(meter), world_(world), describe_(std::move(describe)) {}
@@ -186,7 +186,7 @@ class SharedPasses {
     pending_.push_back(std::move(next));
   }
 
-  // What was described of each pass, in order. Collective.
+  // Returns the description of each pass, in order. Collective.
   std::vector<std::string> finish() {
     if (!pending_.empty()) run();
     std::vector<std::istringstream> parts;
@@ -210,13 +210,14 @@ class SharedPasses {
   World& world_;
   Describe describe_;
   std::vector<LossWindow> pending_;
-  std::string mine_;  // of this rank's passes
+  std::string mine_;  // descriptions of this rank's passes
   int64_t passes_ = 0;
 };
 
 using TakeDocument = std::function<void(const LossDocument& document)>;
 
-// The images of a token file must be cut as the model in the folder does, but for a bound of their size.
+// Throws an Error unless a token file's images are cut like those of the model in `folder`, except for the
+// bound of their size.
 void check_images(const TokenFile& file, const std::string& folder) {
   const ImageInput& made = file.image_input();
   const ImageRules& rules = made.rules;
@@ -252,7 +253,7 @@ void each_document_of(const std::shared_ptr<const TokenFile>& file, const TakeDo
   });
 }
 
-// Makes documents of records, by the tokenizer of a model's folder.
+// Converts records to documents with the tokenizer of a model's folder.
 class DocumentEncoder {
  public:
   DocumentEncoder(const Options& o, const ModelSource& source, int64_t vocab)
@@ -288,7 +289,7 @@ class DocumentEncoder {
  private:
   TextCodec codec_;
   std::string text_field_;
-  std::shared_ptr<const ImageInput> images_;  // how the model reads them, if it does
+  std::shared_ptr<const ImageInput> images_;  // the model's rules for reading images, if it reads any
   std::optional<SampleEncoder> samples_;
 };
 
@@ -309,7 +310,7 @@ void each_document(const Options& o, const ModelSource& source, int64_t vocab, c
       o.data, TextSplit::none, [&](const Record& record) { encoder.encode(record, take); }, o.columns);
 }
 
-// Calls `take` for the chosen and the rejected answer of each pair, after its prompt.
+// Calls `take` for the chosen and the rejected answer of each pair, each with its prompt.
 void each_answer(const Options& o, const ModelSource& source, int64_t vocab, const TakeDocument& take) {
   check(!is_token_file(o.data), o.data,
         ": is a token file, which has no pairs: give the JSON lines or table");
@@ -331,7 +332,7 @@ int64_t window_length(const Options& o, const ModelConfig& config) {
   return o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
 }
 
-// A sum as text that another rank reads.
+// Prints a sum in a form that another rank can parse.
 std::string described(const LossSum& sum) { return str(std::hexfloat, sum.sum, ' ', sum.targets, '\n'); }
 
 void add_described(std::vector<LossSum>& sums, const std::string& text) {
@@ -387,8 +388,8 @@ void add_whole(SharedPasses& passes, const LossDocument& document, int64_t seq_l
   cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
 }
 
-// A document as a line of JSON: its tokens, the logarithm of the probability of each but the first, which of
-// them are trained, and the sum over the trained ones.
+// Prints a document as a line of JSON: its tokens, the log-probability of each token but the first, which
+// tokens are trained, and the sum over the trained ones.
 std::string logprobs_line(const LossWindow& document, std::span<const float> losses) {
   const LossSum sum = sum_of(document, losses);
   std::string tokens, logprobs = "null", trained;
@@ -425,8 +426,8 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   out << o.out << ": " << counted(documents, "document") << '\n';
 }
 
-// A model's losses of the answers, in the order of the file: chosen, rejected, chosen, ... `source` has the
-// tokenizer.
+// The losses of the answers in `model`, in the order of the file: chosen, rejected, chosen, ... `source` has
+// the tokenizer.
 std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& model, const ModelSource& source,
                                        Device device, World& world) {
   const ModelConfig config = read_model_config(model);
@@ -445,7 +446,7 @@ std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& mode
 }
 
 struct AnswerScore {
-  double sum = 0, reference = 0, tokens = 0;  // sum, reference: of the logarithms of its tokens
+  double sum = 0, reference = 0, tokens = 0;  // sum, reference: sums of log-probabilities of its tokens
   double growth() const { return sum - reference; }
 };
 

@@ -202,7 +202,7 @@ class Generation {
     return o_.prompt_file ? read_whole_file(*o_.prompt_file, kMostPromptBytes) : o_.prompt.value_or("\n");
   }
 
-  // The prompt as a message that shows the images, whose sizes are found.
+  // The prompt as a message that shows the images. Sets the images' sizes.
   Conversation message_with_images() const {
     check(codec_.image_input().has_value(), "--image: the model reads no images");
     Conversation message;
@@ -249,7 +249,7 @@ class Generation {
   void hold_conversation() {
     check(world_.size() == 1, "--chat runs on one rank: start it without mpirun");
     const int64_t context = o_.context.value_or(std::min(kChatContext, config_.max_positions));
-    codec_.encode([&] {  // refuses a folder without tokenizer or template before the weights are read
+    codec_.encode([&] {  // refuses a folder without tokenizer or template before it reads the weights
       Conversation hello;
       if (!o_.system.empty()) hello.add("system", o_.system);
       hello.add("user", "Hello");
@@ -281,7 +281,7 @@ class Generation {
 
 void check_options(Options& o) {
   o.sampler.seed = static_cast<uint64_t>(o.seed);
-  const Sampler checked(o.sampler);  // before anything is loaded
+  const Sampler checked(o.sampler);  // checks the options before anything is loaded
   if (!o.date.empty()) check_date("--date", o.date);
   for (const auto& [name, value, least] : {std::tuple{"--max-new-tokens", o.max_tokens, 1},
                                            {"--samples", o.samples, 1},

@@ -21,7 +21,7 @@ struct ModelOptions {
   DType compute_dtype() const { return dtype_in(precision); }
 };
 
-// Prints which folders were taken, and the warnings about an adapter.
+// Prints the folders used, and the warnings about an adapter.
 void report_source(const ModelSource& source, std::ostream& err);
 
 // Appends --adapter, --other-base, --base-as-stored, --dtype and --device. The program declares the folder.

@@ -39,7 +39,7 @@ struct Options {
   std::optional<std::string> eval_out;
   double eval_share = 0.05;
   EncoderOptions encoder;
-  int64_t train_tokenizer = 0;  // tokens of the tokenizer to train; 0: none
+  int64_t train_tokenizer = 0;  // vocabulary of the tokenizer to train; 0: none
   std::string split = "none";
   std::vector<std::string> columns;
   bool skip_bad = false;
@@ -47,10 +47,10 @@ struct Options {
   std::vector<double> weights;
   int64_t show = 0;
   std::optional<std::string> files_from;
-  bool null = false;  // names there end with a zero byte
-  bool kept = false;  // the files are folders, of which those that runs keep are listed
+  bool null = false;  // names in files_from end with a zero byte
+  bool kept = false;  // lists the files that runs keep in the folders `files`
   bool remove_unused = false;
-  int64_t unused_days = 0;  // 0: by what they were made of alone
+  int64_t unused_days = 0;  // 0: age does not matter
   std::vector<std::string> files;
 };
 
@@ -247,7 +247,7 @@ void check_outputs(const Options& o) {
   check(!o.eval_out || !same_file(o.out, *o.eval_out), "--out and --eval-out are the same file, ", o.out);
 }
 
-// All inputs are checked up front: reading the first may take hours.
+// Checks all inputs up front: reading the first may take hours.
 void check_inputs(const Options& o, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const bool readable = access(file.c_str(), R_OK) == 0;
@@ -290,7 +290,7 @@ void check_split(const Options& o, const DatasetCounts& counts, const TokenWrite
   has_documents(train, "--out", "smaller");
 }
 
-// All data is written before the first file gets its final name.
+// Writes all data before the first file gets its final name.
 void finish(TokenWriter& train, TokenWriter* eval) {
   train.complete();
   if (eval) eval->finish();
@@ -307,7 +307,7 @@ void report(std::ostream& out, const std::string& path, const TokenWriter& write
   out << ", vocabulary " << vocab << ", " << human_bytes(writer.file_bytes()) << '\n';
 }
 
-// The pictures of a sample, or of both answers of a pair.
+// Shows a sample, or both answers of a pair, as text.
 std::string pictures_of(const Record& record, std::span<const Sample> documents, const SampleEncoder& encoder,
                         bool colors) {
   std::string pictures;
@@ -346,7 +346,7 @@ std::optional<int64_t> bytes_of(const std::vector<DatasetFile>& files) {
   return bytes;
 }
 
-// Trains a tokenizer on the texts, and writes a new folder with the tokenizer.
+// Trains a tokenizer on the texts, and writes it to a new folder.
 void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
   check(bytes_of(files).has_value(), "--train-tokenizer reads the files twice, so none may be a pipe");
   BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
@@ -358,7 +358,7 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
             for (const Record& sample : sample_records(record, o.encoder.records))
               for (const std::string& text : texts_of(sample, o.encoder.text_field)) trainer.add(text);
           } catch (const Error&) {
-            if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
+            if (!o.skip_bad) throw;  // otherwise the encoder counts the bad records
           }
         },
         o.columns);

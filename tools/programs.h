@@ -8,21 +8,21 @@
 
 namespace flatshard {
 
-// Makes token files from texts and chats. Fails with 1; then existing output files are unchanged and nothing
-// else is left behind, unless only printing the summary failed.
+// Makes token files from texts and chats. Fails with 1. After a failure existing output files are unchanged
+// and no new files remain, unless only printing the summary failed.
 int run_prepare(const Arguments& arguments, const Streams& streams);
 
 // Continues prompts with a trained model. Fails with 1.
 int run_generate(const Arguments& arguments, const Streams& streams);
 
-// Loss and perplexity of a text, and the similarity score of answers. Under mpirun the ranks divide the work,
-// and rank 0 prints. Fails with 1; an error on one rank ends all ranks.
+// Prints loss and perplexity of a text, or the similarity score of answers. Under mpirun the ranks divide the
+// work, and rank 0 prints. Fails with 1; an error on one rank ends all ranks.
 int run_evaluate(const Arguments& arguments, const Streams& streams);
 
-// The report page of a run, or of several. Fails with 1.
+// Writes the report page of one run or several. Fails with 1.
 int run_report(const Arguments& arguments, const Streams& streams);
 
-// Returns 1 if verify found damage or diff a difference. Fails with 2.
+// Works on checkpoints and models. Returns 1 if verify found damage or diff a difference. Fails with 2.
 int run_ckpt(const Arguments& arguments, const Streams& streams);
 
 }  // namespace flatshard

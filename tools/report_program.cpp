@@ -18,7 +18,7 @@ constexpr char kAbout[] =
     "time, the command, version and machines of each run, and the config keys that differ. The page is a\n"
     "single file that needs no network. A run may still be training, or it may have crashed.";
 
-// Runs of the same name are told apart by their paths.
+// Runs with the same name are distinguished by their paths.
 std::vector<ReportedRun> read_runs(const std::vector<std::string>& folders) {
   std::vector<ReportedRun> runs;
   for (const std::string& folder : folders) runs.push_back(read_reported_run(folder));
@@ -37,7 +37,7 @@ void write_page(const std::vector<std::string>& folders, const std::string& out_
   std::string path = out_path;
   if (path.empty() && folders.size() == 1) {
     path = (std::filesystem::path(folders.front()) / "report.html").string();
-    write_whole_file(path, page);  // the run's own
+    write_whole_file(path, page);  // the run's own report
   } else {
     if (path.empty()) path = "comparison.html";
     write_report(path, page);

@@ -8,7 +8,7 @@
 namespace flatshard {
 namespace {
 
-// Data may contain control characters; line breaks and tabs are printed unchanged.
+// Replaces control characters, which data may contain, by '?'. Line breaks and tabs are printed unchanged.
 std::string harmless(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -18,7 +18,7 @@ std::string harmless(const std::string& text) {
   return out;
 }
 
-// [cat.jpg: 640 x 480, 832 tokens]
+// Returns [cat.jpg: 640 x 480, 832 tokens].
 std::string picture_of(const DocumentImage& image) {
   return str('[', printable(name_of(image.source)), ": ", image.facts.size.width, " x ",
              image.facts.size.height, ", ", counted(image.extent.end - image.extent.begin, "token"), ']');

@@ -1,5 +1,5 @@
 #pragma once
-// A sample as text for a terminal: its origin, its text, and which tokens are trained.
+// A sample as text for a terminal: its origin and its text, with trained tokens marked.
 
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace flatshard {
 
-// Trained text is green on a terminal with colors, and between » and « without; other text is unmarked.
-// An image is its name and size in brackets.
+// Trained text is green on a terminal with colors, and between » and « otherwise. An image is shown as its
+// name and size in brackets.
 std::string picture_of(const Record& record, const Sample& sample, const SampleEncoder& encoder, bool colors);
 
 }  // namespace flatshard

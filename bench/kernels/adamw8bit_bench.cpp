@@ -1,4 +1,4 @@
-// Cases of AdamW with moments in 8 bits, shared by tests and benchmark.
+// Cases of AdamW with 8-bit moments, shared by tests and benchmark.
 
 #include <algorithm>
 #include <cmath>

@@ -11,14 +11,15 @@ namespace flatshard::bench {
 namespace {
 
 struct Sizes {
-  int64_t units, rows;  // rows of a unit
+  int64_t units, rows;  // rows per unit
   AnswerLoss loss;
 };
 
 constexpr float kFactor = 0.75f, kBaseline = 0.5f;
 
 bool is_target(int64_t row) { return row % 7 != 3; }
-// Multiples of 0.05, so that no ratio of tokens is within a numeric derivative of where it is clipped.
+// The values are multiples of 0.05, so that no ratio of tokens is within a numeric derivative of its clipping
+// point.
 double nll_of(double unit) { return 0.1 + 0.05 * std::floor(40 * unit); }
 
 // The row after a unit's first answer.
@@ -141,7 +142,7 @@ Case backward_case(const Sizes& s) {
                                                            : loss_of_rollout(v, s, unit);
           },
       .gradients = true};
-  // Log-probabilities of the reference and of the sampling, and advantages of either sign.
+  // Log-probabilities in the reference and in sampling, and advantages of either sign.
   if (columns > 0)
     c.args.push_back({"values", DType::f32, {columns, N}, Role::constant, [=](int64_t i, double unit) {
                         if (s.loss.kind == LossKind::kto && i < N) return i / s.rows % 2 == 0 ? 1.0 : -1.0;

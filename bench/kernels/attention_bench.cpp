@@ -79,7 +79,7 @@ struct Operands {
   Heads q, k, v;
 };
 
-// `prefix` is "" or "d".
+// Returns the tensors with this prefix: "" or "d".
 Operands operands(const Tensors& t, const AttentionSetting& s, const std::string& prefix) {
   if (!s.packed) return {t[prefix + "q"], t[prefix + "k"], t[prefix + "v"]};
   const Tensor qkv = t[prefix + "qkv"];
@@ -123,7 +123,7 @@ AttentionBackward backward_args(const Tensors& t, const AttentionSetting& s) {
 
 // --- cases
 
-// "7+3*1024" for a document of 7 rows and three of 1024.
+// Returns "7+3*1024" for a document of 7 rows and three of 1024.
 std::string name_of(const std::vector<int64_t>& lengths) {
   std::string text;
   for (size_t i = 0, same = 1; i < lengths.size(); i += same, same = 1) {
@@ -151,7 +151,7 @@ Arg boundaries(const std::string& name, const std::vector<int64_t>& lengths) {
           }};
 }
 
-// q, k and v, or their gradients.
+// Adds q, k and v, or their gradients.
 void add_operands(std::vector<Arg>& args, const std::string& prefix, DType dtype, const AttentionSetting& s,
                   Role role) {
   const int64_t T = total(s.queries), Tkv = total(s.key_lengths());
@@ -213,9 +213,9 @@ Case backward_case(DType dtype, const AttentionSetting& s) {
 
 namespace {
 
-// Documents of one row, empty ones, ones longer than a block, boundaries at block edges; grouped heads; head
-// sizes that are odd, one vector and more; windows of one row and larger than the document; fully masked
-// rows.
+// The settings cover documents of one row, empty ones, ones longer than a block, boundaries at block edges;
+// grouped heads; head sizes that are odd, one vector and more; windows of one row and larger than the
+// document; fully masked rows.
 const std::vector<AttentionSetting>& test_settings() {
   static const std::vector<AttentionSetting> all{
       {.queries = {1}, .Hq = 1, .Hkv = 1, .D = 1},
@@ -241,8 +241,8 @@ const std::vector<AttentionSetting>& test_settings() {
   return all;
 }
 
-// Models that see attend to all patches of an image, or of a window of it, and from latents to patches. There
-// may be no patches, or no latents.
+// In models that see, patches attend to all patches of an image or of a window of it, and latents attend to
+// patches. There may be no patches, or no latents.
 const std::vector<AttentionSetting>& vision_settings() {
   static const std::vector<AttentionSetting> all{
       {.queries = {4, 0, 3}, .Hq = 2, .Hkv = 2, .D = 72, .causal = false},
@@ -252,12 +252,12 @@ const std::vector<AttentionSetting>& vision_settings() {
   return all;
 }
 
-// Too large for numeric derivatives.
+// Settings that are too large for numeric derivatives.
 const std::vector<AttentionSetting>& forward_settings() {
   static const std::vector<AttentionSetting> all{
       {.queries = {270, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
       {.queries = {30, 131}, .Hq = 1, .Hkv = 1, .D = 96, .window = 70},
-      // A single masked pair in a tile, by the window and by causality.
+      // The window or causality masks a single pair in a tile.
       {.queries = {192}, .Hq = 1, .Hkv = 1, .D = 8, .window = 191},
       {.queries = {66}, .Hq = 1, .Hkv = 1, .D = 8, .keys = {128}},
       {.queries = {1, 17}, .Hq = 2, .Hkv = 2, .D = 256, .keys = {130, 64}},
@@ -270,7 +270,8 @@ struct TypedSetting {
   AttentionSetting setting;
 };
 
-// All tile sizes of the CUDA kernel, with lengths that are not multiples of tiles; no masked keys.
+// The settings cover all tile sizes of the CUDA kernel, with lengths that are not multiples of tiles; no
+// masked keys.
 const std::vector<TypedSetting>& vm_settings() {
   static const std::vector<TypedSetting> all{
       {DType::bf16, {.queries = {130}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},

@@ -1,5 +1,5 @@
 #pragma once
-// The shapes of a call of attention, for the cases of the benchmark and for tests that draw their own.
+// The shapes of a call of attention, for the cases of the benchmark and for tests with random shapes.
 
 #include <cmath>
 #include <vector>
@@ -9,11 +9,11 @@
 namespace flatshard::bench {
 
 struct AttentionSetting {
-  std::vector<int64_t> queries;  // of each document
+  std::vector<int64_t> queries;  // queries of each document
   int64_t Hq, Hkv, D;
   bool causal = true;
   int64_t window = 0;
-  std::vector<int64_t> keys{};  // of each document; empty: like queries
+  std::vector<int64_t> keys{};  // keys of each document; empty: like queries
   bool packed = false;          // q, k and v are heads of one tensor
   double softcap = 0;
 

@@ -38,7 +38,7 @@ std::string name_of(const Sizes& s) {
              s.softcap > 0 ? str(" capped ", s.softcap) : "");
 }
 
-// Random targets, of which every fifth, except the first, is ignored.
+// Random targets. Every fifth, except the first, is ignored.
 Arg targets(const Sizes& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
@@ -97,7 +97,7 @@ Case backward_case(DType dtype, DType logits, const Sizes& s) {
           .gradients = true};
 }
 
-// The logits are capped before the op, and its gradient is that of the logits before the cap.
+// The logits are capped before the op. Its gradient is with respect to the logits before the cap.
 Case capped_case(DType dtype, Sizes s) {
   s.softcap = 0.5;
   Case c = backward_case(dtype, dtype, s);

@@ -33,7 +33,7 @@ void formula(Values& v, const Sizes& m) {
     if (kRandom.bits(m.first + i) / 256 * 0x1p-24 >= m.p) v["y"][i] = v["x"][i] / (1.0 - m.p);
 }
 
-// From columns of wider rows.
+// The input is columns of wider rows.
 Case columns_case(DType dtype, int64_t rows, int64_t C) {
   constexpr int64_t kWider = 8;
   constexpr float kP = 0.3f;

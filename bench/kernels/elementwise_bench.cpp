@@ -24,7 +24,7 @@ Case cast_case(DType from, DType to, int64_t n) {
           .reference = [=](Values& v) { v[y] = v["x"]; }};
 }
 
-// From columns of wider rows to others.
+// Input and output are columns of wider rows.
 Case cast_columns_case(DType from, DType to, int64_t rows, int64_t n) {
   constexpr int64_t kFrom = 8, kWider = 24;
   const auto arguments = [=](const Tensors& t) -> Cast {
@@ -67,7 +67,7 @@ Case add_case(DType dtype, int64_t n) {
               }};
 }
 
-// In place, as for the residual stream: y is a.
+// In place, as in the residual stream: y is a.
 Case add_in_place_case(DType dtype, int64_t n) {
   const auto arguments = [=](const Tensors& t) -> Add { return {.y = t["a"], .a = t["a"], .b = t["b"]}; };
   return {.op = "add",
@@ -83,7 +83,7 @@ Case add_in_place_case(DType dtype, int64_t n) {
               }};
 }
 
-// What a half of a block adds to the residual stream, times a factor.
+// Adds a tensor times a factor, as each half of a block does to the residual stream.
 Case add_scaled_case(DType dtype, int64_t n) {
   const auto arguments = [=](const Tensors& t) -> Add {
     return {.y = t["sum"], .a = t["a"], .b = t["b"], .factor = kFactor};
@@ -140,7 +140,7 @@ Case softcap_case(DType dtype, int64_t n) {
               }};
 }
 
-// Into columns of wider rows.
+// The output is columns of wider rows.
 Case place_case(DType dtype, int64_t rows, int64_t width, int64_t first, int64_t C) {
   constexpr int64_t kWider = 32;  // whole sectors
   const auto arguments = [=](const Tensors& t) -> Place {
@@ -198,7 +198,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
       cases.push_back(softcap_case(dtype, n));
     }
     if (golden) continue;
-    cases.push_back(add_case(dtype, 8205));  // several blocks on every device
+    cases.push_back(add_case(dtype, 8205));  // enough for several blocks on every device
     for (const DType to : {DType::f32, dtype}) cases.push_back(cast_columns_case(dtype, to, 0, 5));
     cases.push_back(place_case(dtype, 0, 16, 0, 8));
     for (const auto& [width, first, C] :

@@ -26,7 +26,8 @@ std::string name_of(const Sizes& s) {
   return str(s.N, " x ", s.C, " of ", s.V, s.P > 0 ? str(" + ", s.P) : "");
 }
 
-// Random tokens. About a quarter of them are the last of the vocabulary, so that one row is added to often.
+// Random tokens. About a quarter of them are the last token of the vocabulary, so one row receives many
+// additions.
 Arg tokens(const Sizes& s) {
   return {"tokens", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
             if (s.distinct) return static_cast<double>(37 * n % s.V);

@@ -14,7 +14,7 @@
 namespace flatshard::bench {
 namespace {
 
-// The code of y by the bounds of the specification, one after another.
+// The code of y, found by comparing with the bounds of the specification one after another.
 uint8_t code_of(float y, FourBitKind kind) {
   uint8_t code = 0;
   if (kind == FourBitKind::nf4) {
@@ -123,7 +123,7 @@ Case scales_case(int64_t n) {
           .reference = scales_formula};
 }
 
-// Elements [first, first + n) of a weight.
+// Dequantizes elements [first, first + n) of a weight.
 Case dequantize_case(DType dtype, const FourBitWeight& w, int64_t first, int64_t n) {
   std::vector<Arg> args = four_bit_args(w);
   args.push_back({"y", dtype, {n}, Role::output});
@@ -144,7 +144,7 @@ Case dequantize_case(DType dtype, const FourBitWeight& w, int64_t first, int64_t
               }};
 }
 
-// Into columns of wider rows.
+// The output is columns of wider rows.
 Case dequantize_columns_case(DType dtype, const FourBitWeight& w) {
   constexpr int64_t kWider = 8;
   std::vector<Arg> args = four_bit_args(w);

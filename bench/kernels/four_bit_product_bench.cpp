@@ -1,4 +1,4 @@
-// Cases of products with a 4-bit weight, and of the dense product beside each one in the benchmark.
+// Cases of products with a 4-bit weight, and in the benchmark of the equivalent dense products.
 
 #include <iterator>
 
@@ -27,7 +27,7 @@ struct Problem {
   }
 };
 
-constexpr int64_t kBefore = 2, kBeside = 7;  // columns before those of a matrix, and around them, if packed
+constexpr int64_t kBefore = 2, kBeside = 7;  // columns before a packed matrix, and around it
 
 FourBitProduct arguments(const Problem& p, const Tensors& t) {
   const auto columns = [&](const char* name) {
@@ -116,12 +116,13 @@ std::vector<Case> test_cases() {
         problems.push_back({dtype, dtype, M, {70, 33, {kNf4, 64, true}}, transposed, transposed});
         problems.push_back({dtype, kF32, M, {33, 128, {kFp4, 32}}, transposed, !transposed, true});
       }
-  // Columns of several tiles with a narrower one at the end, several rows of tiles, and odd rows of w.
+  // Several tiles of columns with a narrower one at the end, several tiles of rows, and an odd number of rows
+  // of w.
   problems.push_back({kBf16, kBf16, 530, {200, 75, {kNf4, 64}}, true, true});
   problems.push_back({kF32, kF32, 70, {75, 301, {kNf4, 128, true}}});
   problems.push_back({kF32, kF32, 1, {1, 1, {kNf4, 4096}}, true});
   problems.push_back({kBf16, kBf16, 3, {9, 9001, {kFp4, 64}}, true});  // decoded in several pieces
-  // A compute dtype other than that of the activations.
+  // The compute dtype differs from the dtype of the activations.
   for (const DType in : {kF32, kBf16, kF16})
     for (const DType compute : {kF32, kBf16, kF16})
       for (const int64_t M : {2, 20})
@@ -151,7 +152,7 @@ std::vector<Case> bench_cases() {
 std::vector<Case> four_bit_product_cases(Scale scale) {
   if (scale == Scale::test) return test_cases();
   if (scale == Scale::bench) return bench_cases();
-  return {};  // vm: its parts are those of four_bit and of a library
+  return {};  // vm: kernels of four_bit and of a library do the work
 }
 
 }  // namespace flatshard::bench

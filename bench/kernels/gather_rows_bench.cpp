@@ -9,14 +9,14 @@ namespace {
 
 struct Sizes {
   int64_t N, rows, W;
-  int64_t wider = 0;  // columns of the rows of both sides before theirs
+  int64_t wider = 0;  // columns before the copied ones, in the rows of both sides
 };
 
 std::string name_of(const Sizes& s) {
   return str(s.N, " x ", s.W, " of ", s.rows, s.wider > 0 ? " packed" : "");
 }
 
-// Unique numbers: 37 is a prime that divides no number of rows here. Small cases skip every fourth.
+// Unique row numbers: 37 is a prime that divides no number of rows here. Small cases skip every fourth.
 Arg index_of(const Sizes& s, Scale scale) {
   const bool skips = scale == Scale::test;
   return {"index", DType::i32, {s.N}, Role::constant, [=](int64_t i, double) {
@@ -134,7 +134,7 @@ Case scatter_gradient_case(DType dtype, const Sizes& s) {
           .gradients = true};
 }
 
-constexpr int64_t kMostDifferentiated = 16;  // rows; a numeric derivative takes the square of them
+constexpr int64_t kMostDifferentiated = 16;  // most rows; a numeric derivative takes the square of them
 
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{19600, 19600, 1152}, {2304, 8192, 4096}, {65536, 65536, 64}};

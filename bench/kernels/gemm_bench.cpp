@@ -19,7 +19,7 @@ struct Options {
   bool packed = false;  // every matrix is columns of wider rows
 };
 
-constexpr int64_t kBefore = 3, kBeside = 5;  // columns before those of a matrix, and around them, if packed
+constexpr int64_t kBefore = 3, kBeside = 5;  // columns before a packed matrix, and around it
 
 struct Problem {
   DType in, out;
@@ -90,7 +90,7 @@ Case gemm_case(const Problem& p) {
           .matrix_bound = true};
 }
 
-// Of the last N columns of wider rows, unless `stride` is N.
+// The input is the last N columns of wider rows, unless `stride` is N.
 Case bias_case(DType dtype, int64_t rows, int64_t N, int64_t stride, bool accumulate = true) {
   const auto bias_arguments = [=](const Tensors& t) -> BiasBackward {
     return {.db = t["db"],
@@ -117,7 +117,7 @@ Case bias_case(DType dtype, int64_t rows, int64_t N, int64_t stride, bool accumu
           .gradients = true};
 }
 
-// Products with a factor that no dtype stores exactly: of every layout, and as in an adapter
+// Products with a factor that no dtype stores exactly, in every layout and as in an adapter
 // (model/adapter.h).
 std::vector<Case> scaled_cases(DType dtype) {
   constexpr float kAlpha = 0.7f;
@@ -147,7 +147,7 @@ std::vector<Case> scaled_cases(DType dtype) {
   return cases;
 }
 
-// Products with an addend, and of columns of wider rows: of many rows and of few, and with K = 0.
+// Products with an addend, and products of columns of wider rows: with many rows, with few, and with K = 0.
 std::vector<Case> added_and_packed_cases(DType dtype) {
   std::vector<Case> cases;
   for (const bool packed : {false, true})
@@ -173,7 +173,7 @@ std::vector<Case> added_and_packed_cases(DType dtype) {
   return cases;
 }
 
-// The products of a linear layer without rows: y and dx are empty, dw is zero or as it was.
+// The products of a linear layer without rows: y and dx are empty, dw is zero or unchanged.
 std::vector<Case> without_rows(DType dtype) {
   std::vector<Case> cases;
   for (const bool packed : {false, true}) {

@@ -41,7 +41,7 @@ std::string name_of(const Sizes& s) {
              s.softcap > 0 ? str(" capped ", s.softcap) : "");
 }
 
-// Random targets, of which every fifth, except the first, is ignored.
+// Random targets. Every fifth, except the first, is ignored.
 Arg targets(const Sizes& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
@@ -49,7 +49,7 @@ Arg targets(const Sizes& s) {
           }};
 }
 
-// Logits of order one, as in a trained model.
+// Weights that make logits of order one, as in a trained model.
 Arg weight(DType dtype, const Sizes& s) {
   const double size = 2 / std::sqrt(static_cast<double>(s.C));
   return {"w", dtype, {s.V, s.C}, Role::input, [=](int64_t, double unit) { return size * (2 * unit - 1); }};
@@ -120,7 +120,7 @@ Case backward_case(DType dtype, const Sizes& s) {
 
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{1024, 768, 50257}};
-  if (scale == Scale::vm) return {};  // products are a library's
+  if (scale == Scale::vm) return {};  // products are computed by a library
   if (scale == Scale::golden) return {{7, 12, 20, 3}, {7, 12, 20, 3, 0, 0.5}};
   return {{1, 1, 1}, {5, 3, 7, 2}, {9, 8, 16, 4}, {6, 17, 5, 100, 4}, {5, 6, 9, 2, 0, 0.5}};
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kEps = 1e-5f;
 
-// y has `spare` columns after its C.
+// y has `spare` columns after the first C.
 void formula(Values& v, int64_t rows, int64_t C, int64_t spare = 0) {
   const std::vector<double>&x = v["x"], &w = v["w"], &b = v["b"];
   std::vector<double>&y = v["y"], &means = v["mean"], &rstds = v["rstd"];
@@ -42,7 +42,7 @@ LayerNormForward forward_args(const Tensors& t, const Tensor& y) {
           .y_stride = y.shape[1]};
 }
 
-// Which gradients of parameters are wanted, and whether they are written.
+// The gradients of parameters to compute, and whether they accumulate.
 struct Wanted {
   bool dw = true, db = true;
   bool accumulate = true;
@@ -124,7 +124,7 @@ std::vector<Case> layernorm_cases(Scale scale) {
       }
       cases.push_back(backward_case(dtype, rows, 2048, dtype, true, {.dw = false, .db = false}));
       if (scale == Scale::bench) continue;
-      for (const int64_t C : {6144, 16416}) {  // two packs a thread; several of them
+      for (const int64_t C : {6144, 16416}) {  // two packs per thread; several packs
         cases.push_back(forward_case(dtype, 32, C, dtype));
         cases.push_back(backward_case(dtype, 32, C, dtype, true));
       }

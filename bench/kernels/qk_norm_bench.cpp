@@ -1,5 +1,5 @@
-// Cases of the norm and rotation of q and k, shared by tests and benchmark: of the heads of a packed qkv
-// matrix.
+// Cases of the norm and rotation of q and k, on the heads of a packed qkv matrix, shared by tests and
+// benchmark.
 
 #include <cmath>
 #include <utility>
@@ -16,7 +16,7 @@ constexpr float kEps = 1e-5f;
 
 struct Sizes {
   int64_t T, Hq, Hkv, D;
-  bool all_heads = false;  // one norm of all heads of q, and one of k
+  bool all_heads = false;  // one norm over all heads of q, and one over all heads of k
   bool rotates = true, gemma = false;
 
   int64_t P() const { return T + 3; }
@@ -31,8 +31,8 @@ struct Sizes {
   }
 };
 
-// y from the first heads of x, whose tokens are packed() apart. Numeric gradients call it for every element
-// of the inputs, so each rotation is computed once for all heads.
+// Computes y from the first heads of x, whose tokens are packed() apart. Numeric gradients call this for
+// every element of the inputs, so each rotation is computed once for all heads.
 void formula(Values& v, const Sizes& n) {
   const std::vector<double>&x = v["x"], &wq = v["wq"], &wk = v["wk"], &positions = v["positions"];
   std::vector<double>&y = v["y"], &rstds = v["rstd"];
@@ -93,7 +93,7 @@ QkNormForward forward_args(const Tensors& t, const Sizes& n, const Tensor& y) {
           .round_xhat = !n.gemma};
 }
 
-// dy in its own tensor, dx in a packed matrix.
+// dy is a tensor of its own, dx is in a packed matrix.
 QkNormBackward backward_args(const Tensors& t, const Sizes& n, bool accumulate) {
   const Shape heads{n.T, n.heads(), n.D};
   return {.dx = packed_columns(t["dx"], 0, heads),
@@ -141,7 +141,7 @@ Case forward_case(DType dtype, const Sizes& n, DType w) {
           .reference = [=](Values& v) { formula(v, n); }};
 }
 
-// Without the gradients of w if they are frozen.
+// The gradients of w are omitted if they are frozen.
 Case backward_case(DType dtype, const Sizes& n, DType w, bool frozen = false, bool accumulate = true) {
   const Role sums = accumulate ? Role::updated : Role::output;
   std::vector<Arg> args = inputs(dtype, n, w);
@@ -174,7 +174,7 @@ Case backward_case(DType dtype, const Sizes& n, DType w, bool frozen = false, bo
 
 std::vector<Case> qk_norm_cases(Scale scale) {
   std::vector<Case> cases;
-  if (scale == Scale::golden) return cases;  // rmsnorm and rope have theirs
+  if (scale == Scale::golden) return cases;  // rmsnorm and rope have golden files
   if (scale == Scale::bench || scale == Scale::vm) {
     const int64_t T = scale == Scale::bench ? 8192 : 128;
     for (const DType dtype : {DType::f32, DType::bf16})

@@ -17,7 +17,7 @@ enum class Style { llama, gemma };  // Gemma: xhat (1 + w), without rounding xha
 struct Sizes {
   int64_t rows, C;
   Style style = Style::llama;
-  int64_t spare = 0;  // columns of y after its C
+  int64_t spare = 0;  // columns of y after the first C
 
   float offset() const { return style == Style::gemma ? 1.0f : 0.0f; }
 };
@@ -51,8 +51,8 @@ RmsNormForward forward_args(const Tensors& t, const Sizes& s) {
 
 struct BackwardStyle {
   bool accumulate_dx = true;
-  bool frozen = false;     // without the gradient of w
-  bool accumulate = true;  // false: dw is written
+  bool frozen = false;     // omits the gradient of w
+  bool accumulate = true;  // false: dw is overwritten
 };
 
 RmsNormBackward backward_args(const Tensors& t, const Sizes& s, const BackwardStyle& style) {
@@ -130,7 +130,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
       cases.push_back(forward_case(dtype, {rows, 4096}, dtype, true));
       cases.push_back(backward_case(dtype, {rows, 2048}, dtype, {.frozen = true}));
       if (scale == Scale::bench) continue;
-      for (const int64_t C : {6144, 16416}) {  // two packs a thread; several of them
+      for (const int64_t C : {6144, 16416}) {  // two packs per thread; several packs
         for (const bool adds : {false, true}) cases.push_back(forward_case(dtype, {32, C}, dtype, adds));
         cases.push_back(backward_case(dtype, {32, C}, dtype, {}));
       }

@@ -1,5 +1,5 @@
 // Cases of RoPE, shared by tests and benchmark: on a separate tensor, from a packed qkv matrix, and in place
-// inside one.
+// in such a matrix.
 
 #include <cmath>
 #include <vector>
@@ -30,7 +30,7 @@ std::string shape_name(const Sizes& n, const char* layout) {
              n.has_axes() ? str(" by ", first, " + ", second, " + ", third) : "");
 }
 
-// The angle of a pair of token t, of `half` pairs.
+// The angle of a pair of token t. A head has `half` pairs.
 double angle_of(const std::vector<double>& positions, const Sizes& n, int64_t t, int64_t pair, int64_t half) {
   const double turn = std::pow(kTheta, -static_cast<double>(pair) / static_cast<double>(half));
   return positions[static_cast<size_t>(n.axis(pair) * n.T + t)] * turn;
@@ -53,7 +53,7 @@ void make_table(Stream& s, Arena&, const Tensors& t) {
   s.sync();
 }
 
-// The first `width` elements of each head in place, their pairs neighbors or not.
+// Rotates the first `width` elements of each head in place. Pairs are neighbors if `interleaved`.
 struct Part {
   int64_t width;
   bool interleaved;
@@ -100,7 +100,7 @@ Case forward_case(DType dtype, const Sizes& n, int64_t x_stride) {
               }};
 }
 
-// Like in_place_case, of a part of each head.
+// Rotates a part of each head in place.
 Case part_case(DType dtype, const Sizes& n, int64_t stride, const Part& part) {
   const auto arguments = [=](const Tensors& t) -> RopeForward {
     const Tensor heads = packed_columns(t["qkv"], 0, {n.T, n.H, n.D});
@@ -141,7 +141,7 @@ Case part_case(DType dtype, const Sizes& n, int64_t stride, const Part& part) {
               }};
 }
 
-// The heads of q and k, in place inside a matrix (T, stride).
+// The heads of q and k, rotated in place in a matrix (T, stride).
 Case in_place_case(DType dtype, const Sizes& n, int64_t stride) {
   const auto arguments = [=](const Tensors& t) -> RopeForward {
     const Tensor heads = packed_columns(t["qkv"], 0, {n.T, n.H, n.D});

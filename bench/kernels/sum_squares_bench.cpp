@@ -12,13 +12,13 @@ namespace {
 
 constexpr float kMaxNorm = 2.5f;
 constexpr float kScale = 0.5f;
-constexpr int64_t kLargeModel = 1 << 21;  // partials of 8.6 billion parameters
+constexpr int64_t kLargeModel = 1 << 21;  // number of partials for 8.6 billion parameters
 
 SumSquares squares_args(const Tensors& t, int64_t first) {
   return {.partials = t["partials"], .x = t["x"], .first = first};
 }
 
-// The partials of `ranks` ranks, of units with these numbers of chunks on each.
+// The partials of `ranks` ranks. Each rank has units with these numbers of chunks.
 struct Parts {
   int64_t ranks;
   std::vector<int64_t> units;
@@ -66,7 +66,7 @@ Case squares_case(DType dtype, int64_t n, int64_t first) {
           .reference = [=](Values& v) { squares_formula(v, n, first); }};
 }
 
-// Both steps from partials to the coefficient. `size` is the value of a partial, which puts the norm below or
+// Both steps from partials to the coefficient. `size` is the value of a partial; it puts the norm below or
 // above the clip threshold.
 Case clip_case(DType dtype, const Parts& parts, double size) {
   return {
@@ -120,7 +120,7 @@ std::vector<Case> sum_squares_cases(Scale scale) {
     for (const Parts& parts : {Parts{1, {1}}, {1, {133}}, {2, {3, 0, 4100}}, {8, {1, 515, 2}}})
       cases.push_back(clip_case(DType::f32, parts, size));
   }
-  const std::vector<int64_t> many(300, 1);  // more units than a launch takes
+  const std::vector<int64_t> many(300, 1);  // more units than a launch can take
   cases.push_back(clip_case(DType::f32, {2, many}, 1.0));
   return cases;
 }

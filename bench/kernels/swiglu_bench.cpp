@@ -35,7 +35,7 @@ void add_pair(std::vector<Arg>& args, Layout layout, const std::string& prefix, 
   args.push_back({prefix + "up", dtype, {rows, F}, role});
 }
 
-// y has `spare` columns after its F.
+// y has `spare` columns after the first F.
 void formula(Values& v, Layout layout, Gate function, int64_t rows, int64_t F, int64_t spare = 0) {
   const bool packed = layout == Layout::packed;
   const std::vector<double>&gate = v[packed ? "gate_up" : "gate"], &up = v[packed ? "gate_up" : "up"];

@@ -18,7 +18,7 @@ struct Q8_0 {
 
 struct Q4_0 {
   f16 scale;
-  uint8_t codes[kSmallBlock / 2];  // the first half of the values in the low four bits
+  uint8_t codes[kSmallBlock / 2];  // low four bits: the first half of the values
 };
 
 struct Q4_1 {
@@ -29,8 +29,8 @@ struct Q4_1 {
 // Groups of 32 with a scale and an offset of six bits each.
 constexpr int kQ4Group = 32, kQ4Groups = kLargeBlock / kQ4Group;
 struct Q4_K {
-  f16 scale, offset;   // what the scales and offsets of the groups are multiples of
-  uint8_t groups[12];  // group_of()
+  f16 scale, offset;   // units of the groups' scales and offsets
+  uint8_t groups[12];  // packed by put_group()
   uint8_t codes[kLargeBlock / 2];
 };
 
@@ -57,7 +57,7 @@ void store(const Block& block, std::byte* to) {
   std::memcpy(to, &block, sizeof block);
 }
 
-// The nearest integer, ties to even, as the bits of value + 1.5 * 2^23 say it.
+// The nearest integer, ties to even, from the bits of value + 1.5 * 2^23.
 int nearest(float value) {
   const auto bits = std::bit_cast<uint32_t>(value + 12582912.0f);
   return static_cast<int>(bits & 0x007fffffu) - 0x00400000;
@@ -66,7 +66,7 @@ int nearest(float value) {
 // ---- q4_k ----
 
 struct Q4Group {
-  int scale, offset;  // six bits each
+  int scale, offset;  // six-bit integers
 };
 
 Q4Group group_of(const uint8_t* packed, int group) {
@@ -75,7 +75,8 @@ Q4Group group_of(const uint8_t* packed, int group) {
           (packed[group + 4] >> 4) | ((packed[group] >> 6) << 4)};
 }
 
-// Groups in ascending order; later ones add their upper bits to the bytes of earlier ones.
+// Stores a group. Groups must be in ascending order: later ones add their upper bits to the bytes of earlier
+// ones.
 void put_group(uint8_t* packed, int group, Q4Group g) {
   const auto byte = [](int bits) { return static_cast<uint8_t>(bits); };
   if (group < 4) {
@@ -90,7 +91,7 @@ void put_group(uint8_t* packed, int group, Q4Group g) {
 
 using Q4Codes = std::array<uint8_t, kQ4Group>;
 
-// A fit of x by scale * code - offset with codes from 0 to 15.
+// An approximation of x by scale * code - offset with codes from 0 to 15.
 struct Q4Fit {
   float scale, offset;
   Q4Codes codes;
@@ -110,8 +111,8 @@ float q4_error(const float* x, const float* weights, const Q4Codes& codes, float
   return error;
 }
 
-// Tries 21 scales around the one that maps the range of x to the codes; for the codes of each it solves for
-// the scale and offset with the least weighted error. Once a better offset is known, codes count from there.
+// Tries 21 scales around the one that maps the range of x to the codes. For the codes of each scale, solves
+// for the scale and offset with the least weighted error. Once a better offset is known, codes count from it.
 Q4Fit fit_q4(const float* x, const float* weights) {
   float least = x[0], most = x[0], sum_w = weights[0], sum_x = sum_w * x[0];
   for (int i = 1; i < kQ4Group; ++i) {
@@ -167,8 +168,8 @@ Q4Fit fit_q4_group(const float* x) {
 
 // ---- q6_k ----
 
-constexpr int kQ6Half = 32;         // codes are from -32 to 31
-constexpr float kAllZero = 1e-15f;  // no value of a group is larger
+constexpr int kQ6Half = 32;         // codes range from -32 to 31
+constexpr float kAllZero = 1e-15f;  // a group of smaller values counts as zero
 
 using Q6Codes = std::array<int8_t, kQ6Group>;
 
@@ -177,7 +178,7 @@ int8_t q6_code(float value) {
 }
 
 struct Q6Sums {
-  float products = 0, squares = 0;  // of x and code, and of code, weighted by x^2
+  float products = 0, squares = 0;  // sums of x * code and of code^2, weighted by x^2
 };
 
 Q6Sums q6_sums(const float* x, float inverse) {
@@ -190,7 +191,7 @@ Q6Sums q6_sums(const float* x, float inverse) {
   return sums;
 }
 
-// Tries 19 scales around the one that maps the value furthest from zero to -32.
+// Tries 19 scales around the one that maps the value farthest from zero to -32.
 float fit_q6(const float* x, Q6Codes* codes) {
   codes->fill(0);
   float furthest = 0, distance = 0;
@@ -319,7 +320,7 @@ void encode_q4_k(const float* values, std::byte* block) {
 void encode_q6_k(const float* values, std::byte* block) {
   std::array<Q6Codes, kQ6Groups> codes;
   std::array<float, kQ6Groups> scales{};
-  float most_scale = 0, most = 0;  // the scale furthest from zero
+  float most_scale = 0, most = 0;  // the scale farthest from zero
   for (size_t group = 0; group < codes.size(); ++group) {
     scales[group] = fit_q6(values + group * kQ6Group, &codes[group]);
     if (const float magnitude = std::fabs(scales[group]); magnitude > most) {

@@ -1,9 +1,10 @@
 #pragma once
 // The quantized blocks of GGUF files: each value is an integer times a scale, plus an offset in some types. A
-// small block has one scale for 32 values. A large one, of 256 values, has a scale for every 16 or 32, which
-// are integers themselves.
+// small block has one scale for 32 values. A large block has 256 values, and a scale for every 16 or 32 of
+// them; these scales are integers themselves.
 //
-// The encoders make the bytes that ggml's reference makes: each sum has its order, each product its rounding.
+// The encoders write the same bytes as ggml's reference, so the order of each sum and the rounding of each
+// product are fixed.
 
 #include <cstddef>
 #include <cstdint>

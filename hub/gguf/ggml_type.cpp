@@ -30,9 +30,9 @@ void encode_one(const float* values, std::byte* block) {
 struct Row {
   GgmlType type;
   uint32_t id;
-  int64_t values, bytes;  // of a block
+  int64_t values, bytes;  // values and bytes in a block
   Decode decode;
-  Encode encode;  // null: only read
+  Encode encode;  // null: can only be read
 };
 
 constexpr Row kRows[] = {

@@ -1,6 +1,6 @@
 #pragma once
-// The element types of GGUF files that Flatshard reads, and those that it writes. Values are stored in blocks
-// that share scales; a row of a matrix is a whole number of blocks.
+// The element types of GGUF files that Flatshard reads, and the types that it writes. Values are stored in
+// blocks that share scales; a row of a matrix is a whole number of blocks.
 
 #include <array>
 #include <cstddef>
@@ -18,20 +18,20 @@ constexpr auto value_names(GgmlType) {
   return std::array{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"};
 }
 
-// The type of an id in a file; empty if Flatshard cannot read it.
+// The type with this id in a file; nothing if Flatshard cannot read it.
 std::optional<GgmlType> ggml_type_of(uint32_t id);
 uint32_t ggml_id_of(GgmlType type);
-// How ggml calls the type of an id: "Q5_K", or "type 41" if it is not known.
+// ggml's name of the type with this id: "Q5_K", or "type 41" for an unknown id.
 std::string ggml_type_name(uint32_t id);
 
 int64_t block_values(GgmlType type);
-// Of a multiple of block_values().
+// `values` must be a multiple of block_values().
 int64_t ggml_bytes(GgmlType type, int64_t values);
 
-// The values that whole blocks stand for.
+// Decodes the values of whole blocks.
 void decode_ggml(GgmlType type, std::span<const std::byte> blocks, float* values);
-// Rounds whole blocks of finite values, for any type but q4_0 and q4_1, to the bytes that ggml's reference
-// makes. False, and bytes without meaning, if a value is too large for f16 or bf16.
+// Rounds finite values to whole blocks, for any type but q4_0 and q4_1, with the same bytes as ggml's
+// reference. Returns false, and undefined bytes, if a value is too large for f16 or bf16.
 bool encode_ggml(GgmlType type, std::span<const float> values, std::byte* blocks);
 
 }  // namespace flatshard

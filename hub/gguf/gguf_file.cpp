@@ -21,21 +21,21 @@ constexpr int64_t kAlignment = 32;
 constexpr int64_t kMostHeaderBytes = int64_t{512} << 20;
 constexpr int64_t kMostDimensions = 4;
 
-// The types of metadata, by their numbers in the file.
+// The types of metadata values, by their numbers in the file.
 enum Kind : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
 int64_t size_of_kind(uint32_t kind) {
-  constexpr std::array<int64_t, 13> kSizes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // at least
+  constexpr std::array<int64_t, 13> kSizes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // minimum sizes
   return kind < kSizes.size() ? kSizes[kind] : 0;
 }
 
-// Reads the header front to back, through a buffer.
+// Reads the header from front to back, through a buffer.
 class HeaderReader {
  public:
   explicit HeaderReader(const InputFile& file) : file_(file) {}
 
   int64_t position() const { return buffer_begin_ + static_cast<int64_t>(at_); }
-  // What is being read, for errors.
+  // Sets the name of the item being read, for errors.
   void at(std::string what) { what_ = std::move(what); }
   const std::string& what() const { return what_; }
 
@@ -51,7 +51,8 @@ class HeaderReader {
     take(length, text.data());
     return text;
   }
-  // A number of items that have at least this many bytes each: the rest of the file must have room for them.
+  // Reads a number of items that have at least this many bytes each. Throws an Error if they do not fit into
+  // the file.
   int64_t count(int64_t bytes_each) {
     const auto n = number<uint64_t>();
     const int64_t left = std::min(file_.size(), kMostHeaderBytes) - position();
@@ -227,7 +228,7 @@ void GgufFile::check_tensor(GgufTensor& tensor, int64_t offset, int64_t data) co
   check(!type || row % block_values(*type) == 0, path(), ": ", name, " has rows of ", row,
         " values, must be a multiple of ", type ? block_values(*type) : 1, " for ",
         ggml_type_name(tensor.type));
-  // A value of a type that is not known here has at least one bit.
+  // A value of an unknown type is assumed to have at least one bit.
   const int64_t least = type ? ggml_bytes(*type, values) : values / 8, left = file_.size() - tensor.begin;
   check(least <= left, path(), ": ends within ", name, ", whose ", values, " values of ",
         ggml_type_name(tensor.type), " have at least ", least, " bytes, but only ", left,

@@ -1,9 +1,9 @@
 #pragma once
-// GGUF files, as llama.cpp reads and writes them: metadata, which are keys with values, and tensors in blocks
+// GGUF files, as read and written by llama.cpp: metadata, which are keys with values, and tensors in blocks
 // (ggml_type.h). Everything is little-endian.
 //
-// The reader trusts nothing. A file that is truncated, or whose lengths, types or offsets are impossible, is
-// an Error that names file and key or tensor. Tensor data is read only on request.
+// The reader trusts nothing. If a file is truncated, or has impossible lengths, types or offsets, an Error
+// names file and key or tensor. Tensor data is read only on request.
 
 #include <cstdint>
 #include <map>
@@ -21,18 +21,18 @@
 
 namespace flatshard {
 
-// Whether a file begins as a GGUF file does; false if there is no such file.
+// Whether a file begins like a GGUF file; false if the file does not exist.
 bool is_gguf(const std::string& path);
 
-// Integers of every width, and floats, are stored as the widest. An array of bools reads as integers.
+// Integers and floats of every width are stored as the widest type. An array of bools is stored as integers.
 using GgufValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                                std::vector<std::string>>;
 
 struct GgufTensor {
   std::string name;
-  uint32_t type;               // its id in the file: ggml_type_of()
-  std::vector<int64_t> shape;  // as of a model's parameter: rows first
-  int64_t begin = 0;           // in the file
+  uint32_t type;               // id of the type in the file: see ggml_type_of()
+  std::vector<int64_t> shape;  // shape as in a model's parameter: rows first
+  int64_t begin = 0;           // offset in the file
 
   int64_t values() const;
 };
@@ -44,11 +44,11 @@ class GgufFile {
   const std::string& path() const { return file_.path(); }
   int64_t bytes() const { return file_.size(); }
   const std::map<std::string, GgufValue>& metadata() const { return metadata_; }
-  // In the order of the file.
+  // The tensors in the order of the file.
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufTensor* find(const std::string& name) const;  // null if there is none
 
-  // The value of a key; null if it is absent. An Error if it has another type.
+  // The value of a key; null if it is absent. Throws an Error if the value has another type.
   template <class T>
   const T* find_value(const std::string& key) const {
     const auto found = metadata_.find(key);
@@ -64,7 +64,7 @@ class GgufFile {
     return *found;
   }
 
-  // Values [first, first + count) of a tensor. An Error if its type is one that Flatshard cannot read.
+  // Reads values [first, first + count) of a tensor. Throws an Error if Flatshard cannot read its type.
   void read(const GgufTensor& tensor, int64_t first, int64_t count, float* to) const;
 
  private:
@@ -77,17 +77,18 @@ class GgufFile {
   std::map<std::string, size_t> by_name_;
 };
 
-// What the tensors are: "Q4_1 x210, F32 x61", the most frequent type first.
+// A summary of the tensors, the most frequent type first: "Q4_1 x210, F32 x61".
 std::string gguf_types(const GgufFile& file);
 
-// Writes a file: first all metadata and tensors are declared, then the tensors' blocks follow in this order.
+// Writes a file. First all metadata and tensors are declared; then the tensors' blocks are written in the
+// same order.
 class GgufWriter {
  public:
   void put(const std::string& key, std::string_view value);
   void put(const std::string& key, const char* value) { put(key, std::string_view(value)); }
   void put(const std::string& key, bool value);
-  void put(const std::string& key, double value);        // as 32 bits
-  void put_size(const std::string& key, int64_t value);  // as 32 bits, unsigned
+  void put(const std::string& key, double value);        // stored as 32 bits
+  void put_size(const std::string& key, int64_t value);  // stored as 32 bits, unsigned
   void put(const std::string& key, const std::vector<std::string>& values);
   void put(const std::string& key, const std::vector<float>& values);
   void put(const std::string& key, const std::vector<int32_t>& values);
@@ -98,8 +99,8 @@ class GgufWriter {
   int64_t tensor_bytes() const { return next_offset_; }
 
   void begin(const std::string& path);
-  void write(std::span<const std::byte> blocks);  // the next ones, of the tensor begun or the next one
-  void finish();                                  // an Error unless every block was written
+  void write(std::span<const std::byte> blocks);  // next blocks of the current or next tensor
+  void finish();                                  // throws an Error unless every block was written
 
  private:
   template <class T>
@@ -113,7 +114,7 @@ class GgufWriter {
   int64_t keys_ = 0, next_offset_ = 0;
   std::vector<int64_t> sizes_;  // bytes of each tensor, without padding
   size_t current_ = 0;
-  int64_t written_ = 0;  // of the current tensor
+  int64_t written_ = 0;  // bytes written of the current tensor
   std::unique_ptr<NewFile> file_;
 };
 

@@ -1,6 +1,5 @@
 #pragma once
-// The keys of a GGUF file that describe its model: they begin with the architecture, as in
-// "llama.block_count".
+// The keys of a GGUF file that describe its model. They begin with the architecture: "llama.block_count".
 
 #include <cstdint>
 #include <optional>
@@ -15,13 +14,14 @@ class GgufKeys {
  public:
   GgufKeys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
 
-  // A size of at most 31 bits. Some writers have one number for each block, which must then be equal.
+  // A size of at most 31 bits. Some writers store one number for each block; these must be equal.
   int64_t size(const char* key, std::optional<int64_t> absent = {}) const;
-  // Reals have 32 bits in the file, so that 1e-05 reads as 9.99999974e-06: the shortest decimal is meant.
+  // A real number. It has 32 bits in the file, so the shortest decimal is returned: 1e-05,
+  // not 9.99999974e-06.
   double real(const char* key, double absent) const;
   std::string text(const char* key) const;           // "" if it is absent
   std::vector<int64_t> list(const char* key) const;  // empty if it is absent
-  // File and key, for errors.
+  // The file and the key, for errors.
   std::string name(const char* key) const { return str(file_.path(), ": ", prefix_, key); }
 
  private:

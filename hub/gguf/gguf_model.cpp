@@ -13,18 +13,18 @@
 namespace flatshard {
 namespace {
 
-// One row for each family that llama.cpp knows.
+// A family that llama.cpp knows.
 struct GgufFamily {
   const char* family;
   const char* architecture;
-  bool interleaved = false;  // rotates neighbors
-  bool windows = false;      // has sliding windows
+  bool interleaved = false;  // llama.cpp rotates neighboring elements
+  bool windows = false;      // the architecture has sliding windows
   bool square = false;       // heads * head_dim must be hidden
-  bool own_head = false;     // has output.weight even if the head is tied
-  bool no_head = false;      // never has it
-  bool llama3 = false;       // may have the divisors of llama3 (gguf_rope.h)
-  bool longrope = false;     // may have those of longrope
-  // Attention scores of models with so many layers are divided by the square root of hidden / heads.
+  bool own_head = false;     // the file has output.weight even if the head is tied
+  bool no_head = false;      // the file never has output.weight
+  bool llama3 = false;       // the file may have the divisors of llama3 (gguf_rope.h)
+  bool longrope = false;     // the file may have the divisors of longrope
+  // Attention scores of models with this many layers are divided by the square root of hidden / heads.
   int64_t layers_by_hidden = 0;
 };
 
@@ -54,7 +54,7 @@ const GgufFamily& gguf_family(const ModelConfig& c) {
   fail(str("family ", c.family, " has no counterpart in llama.cpp: it cannot be written as GGUF"));
 }
 
-// A layer's name in the file; empty if it is the block's prefix, or unknown.
+// The name of a layer in the file. Throws an Error for an unknown layer.
 std::string gguf_layer(const ParamNames& n, const std::string& layer) {
   const std::pair<const std::string&, const char*> rows[] = {{n.attention_norm, "attn_norm"},
                                                              {n.attention_out_norm, "post_attention_norm"},
@@ -76,8 +76,8 @@ std::string gguf_layer(const ParamNames& n, const std::string& layer) {
   fail(str("layer ", layer, " has no counterpart in llama.cpp"));
 }
 
-// "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight"; `layer` becomes "mlp.up_proj", or "" outside
-// of the blocks.
+// Converts "model.layers.3.mlp.up_proj.weight" to "blk.3.ffn_up.weight". Sets `layer` to "mlp.up_proj", or to
+// "" outside of the blocks.
 std::string gguf_name(const ParamNames& n, const std::string& parameter, std::string* layer) {
   const size_t suffix = parameter.rfind('.');
   const std::string path = parameter.substr(0, suffix), kind = parameter.substr(suffix);
@@ -95,8 +95,7 @@ std::string gguf_name(const ParamNames& n, const std::string& parameter, std::st
 
 int64_t width_of(const GgufParameter& p) { return p.matrix() ? p.shape[1] : 1; }
 
-// Calls take(row, column, count, to) for the parts of rows that make up elements [first, first + count), and
-// takes as many whole rows at once as are in sequence.
+// Calls take(row, column, n, to) for each part of a row in elements [first, first + count).
 template <class Take>
 void for_rows(const GgufParameter& p, int64_t first, int64_t count, float* to, const Take& take) {
   const int64_t width = width_of(p);
@@ -110,7 +109,7 @@ void for_rows(const GgufParameter& p, int64_t first, int64_t count, float* to, c
   }
 }
 
-// Settings that llama.cpp fixes.
+// Checks the settings that llama.cpp fixes.
 void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   const auto only = [&](bool holds, const char* key, auto value, const std::string& wanted) {
     check(holds, "model.", key, " is ", value, ", but llama.cpp's ", f.architecture, " models have ", wanted,
@@ -172,7 +171,7 @@ const GgufFamily& family_of(const GgufFile& file) {
            known));
 }
 
-// The window and which blocks have it, if the architecture has windows.
+// Reads the window and the blocks that have it, if the architecture has windows.
 void read_window(const GgufFamily& f, const GgufKeys& keys, ModelConfig& c) {
   c.window = f.windows ? keys.size("attention.sliding_window", family(f.family).window) : 0;
   c.full_attention_every = 0;
@@ -236,7 +235,7 @@ std::vector<GgufParameter> gguf_parameters(const ModelConfig& config) {
   ModelConfig plain = config;
   plain.adapters.clear();
   plain.quantized.clear();
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   const Model model(plain, tables);
   std::vector<GgufParameter> parameters;
   for (const ParamList& list : model.param_lists())

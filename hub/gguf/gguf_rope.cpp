@@ -17,7 +17,7 @@ constexpr const char *kFactors = "rope_freqs.weight", *kShort = "rope_factors_sh
 
 std::vector<float> floats_of(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-// The divisor of each frequency, by llama3.
+// The divisor of each frequency in llama3.
 std::vector<float> llama3_divisors(const ModelConfig& c) {
   const std::vector<double> plain = rope_frequencies(c.rotated_width(), *c.rope_theta),
                             scaled = rope_frequencies(c.rotated_width(), *c.rope_theta, c.scaling());
@@ -26,7 +26,7 @@ std::vector<float> llama3_divisors(const ModelConfig& c) {
   return divisors;
 }
 
-// Reads a divisor for each pair of rotated elements. Their number is checked before memory is taken for them.
+// Reads a divisor for each pair of rotated elements. Checks their number before it allocates memory.
 std::vector<float> read_divisors(const GgufFile& file, const GgufTensor& tensor, const ModelConfig& c) {
   const std::vector<int64_t> shape{c.rotated_width() / 2};
   check(tensor.shape == shape, file.path(), ": ", tensor.name, " is ", in_brackets(tensor.shape),
@@ -47,9 +47,10 @@ RopeScalingConfig llama3_of(double factor, double original, double high = 4) {
           .original_max_positions = original >= 1 && original < 1e15 ? std::llround(original) : 1};
 }
 
-// Scalings of llama3 that may have these divisors. With x = 1 / wavelength, the inverse y of a divisor is
-// 1 / factor up to x = low / original, 1 from x = high / original on, and linear between the two. Multiplying
-// low, high and original by a number changes nothing, so low is 1; high is 4 in all published models.
+// Guesses the scalings of llama3 that may have these divisors. With x = 1 / wavelength, the inverse y of a
+// divisor is 1 / factor up to x = low / original, 1 from x = high / original on, and linear between the two.
+// Multiplying low, high and original by a number changes nothing, so low is 1; high is 4 in all published
+// models.
 std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors, const ModelConfig& c) {
   std::vector<double> x = rope_frequencies(c.rotated_width(), *c.rope_theta), y;
   for (double& frequency : x) frequency /= 2 * std::numbers::pi;
@@ -57,15 +58,15 @@ std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors
   const size_t pairs = y.size(), kept = static_cast<size_t>(std::count(y.begin(), y.end(), 1.0));
   if (kept == pairs) return {llama3_of(1, 8192)};
   const double factor = shortest_decimal(static_cast<double>(divisors.back())), floor = 1 / factor;
-  // The published models, and those between whose kept and fully divided frequencies none lies.
+  // First the published models, then a model without frequencies between the kept and the fully divided ones.
   std::vector<RopeScalingConfig> guesses{
       llama3_of(factor, 8192),
       llama3_of(factor, kept > 0 ? std::ceil(4 / x[kept - 1]) : std::floor(1 / x.front()))};
-  const auto share = [&](size_t i) { return (y[i] - floor) / (1 - floor); };  // of the way from low to high
+  const auto share = [&](size_t i) { return (y[i] - floor) / (1 - floor); };  // 0 at low, 1 at high
   const auto is_between = [&](size_t i) { return i < pairs && y[i] > y.back() && y[i] < 1; };
   if (is_between(kept)) guesses.push_back(llama3_of(factor, (1 + 3 * share(kept)) / x[kept]));
-  // With another high: through two points goes one line. Through one go many; the flattest of them has low at
-  // the next frequency, or high at the last one that is kept.
+  // Other values of high: one line passes through two points. Through one point many lines pass; the flattest
+  // has low at the next frequency, or high at the last kept one.
   const auto rounded = [](double value) { return std::round(value * 1000) / 1000; };
   if (is_between(kept) && is_between(kept + 1)) {
     const double slope = (share(kept) - share(kept + 1)) / (x[kept] - x[kept + 1]),
@@ -77,12 +78,13 @@ std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors
     const double original = std::floor(1 / (x[kept] - share(kept) / slope));
     guesses.push_back(llama3_of(factor, original, 1 + (original * x[kept] - 1) / share(kept)));
   }
-  // None lies between, and the two sides are closer than 1 to 4.
+  // No frequency is between, and the kept and divided ones are closer than 1 to 4.
   if (kept > 0 && kept < pairs && !is_between(kept)) {
     const double original = std::floor(1 / x[kept]);
     guesses.push_back(llama3_of(factor, original, original * x[kept - 1]));
   }
-  // No frequency is divided by the whole factor: the line says it, or one that only one divisor has to meet.
+  // If no frequency is divided by the full factor, the line determines it, or a line that only one divisor
+  // has to meet.
   if (pairs - kept >= 2) {
     const double slope = (y[pairs - 2] - y[pairs - 1]) / (x[pairs - 2] - x[pairs - 1]),
                  whole = rounded(4 / (3 * (y[pairs - 1] - slope * x[pairs - 1]) + 1));
@@ -95,7 +97,7 @@ std::vector<RopeScalingConfig> llama3_guesses(const std::vector<float>& divisors
 }
 
 RopeScalingConfig llama3_with(const std::vector<float>& divisors, const GgufFile& file, ModelConfig c) {
-  constexpr float kEqual = 1e-5f;  // the divisors in the file have 32 bits
+  constexpr float kEqual = 1e-5f;  // divisors in the file have 32 bits
   for (const RopeScalingConfig& guess : llama3_guesses(divisors, c)) {
     if (!(guess.factor >= 1 && std::isfinite(guess.factor) && guess.high_freq_factor > guess.low_freq_factor))
       continue;
@@ -122,7 +124,7 @@ RopeScalingConfig longrope_with(const GgufTensor& of_short, const GgufTensor& of
         s.original_max_positions, ", must be at least 2");
   s.factor =
       std::max(1.0, static_cast<double>(c.max_positions) / static_cast<double>(s.original_max_positions));
-  // One that the method does not compute is its own.
+  // The attention factor is stored unless the method computes the same.
   ModelConfig with = c;
   with.rope_scaling = s;
   const double attention = keys.real("rope.scaling.attn_factor", 1);
@@ -173,7 +175,7 @@ RopeScalingConfig read_gguf_scaling(const GgufFile& file, const GgufKeys& keys, 
         keys.name("rope.scaling.type"), " is \"", printable(type),
         "\", must be none, linear, yarn or longrope");
   const GgufTensor *factors = file.find(kFactors), *of_short = file.find(kShort), *of_long = file.find(kLong);
-  // Older writers have the factor alone.
+  // Older files only have rope.scale_linear.
   const double factor = keys.real("rope.scaling.factor", keys.real("rope.scale_linear", 1));
   if (type == "yarn" || ((type == "linear" || type.empty()) && factor != 1)) {
     check(!factors && !of_short && !of_long, file.path(), ": has both ", type.empty() ? "linear" : type,

@@ -1,6 +1,6 @@
 #pragma once
-// How q and k are rotated, in GGUF files. The methods linear and yarn are described by keys, the others by
-// tensors of what each frequency is divided by:
+// The rotation of q and k in GGUF files. Keys describe the methods linear and yarn. The other methods have
+// tensors with the divisor of each frequency:
 //   rope_freqs.weight           llama3
 //   rope_factors_short.weight   longrope, for contexts of up to the original positions
 //   rope_factors_long.weight    longrope, for longer contexts
@@ -18,15 +18,15 @@ struct GgufRopeTensor {
   std::vector<float> divisors;
 };
 
-// The tensors of a model; none unless its method is llama3 or longrope.
+// The tensors of a model; empty unless its method is llama3 or longrope.
 std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config);
 bool is_gguf_rope_tensor(const std::string& name);
 
-// Writes the keys. Returns what the user should know.
+// Writes the keys. Returns notes for the user.
 std::vector<std::string> put_gguf_rope(GgufWriter& out, const std::string& prefix, const ModelConfig& config);
 
-// The scaling of the model in a file. `config` is resolved, without a scaling, and fits the other tensors.
-// An Error names the key or tensor that is not supported.
+// The scaling of the model in a file. `config` must be resolved, have no scaling, and match the other
+// tensors. An Error names an unsupported key or tensor.
 RopeScalingConfig read_gguf_scaling(const GgufFile& file, const GgufKeys& keys, const ModelConfig& config);
 
 }  // namespace flatshard

@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 using namespace gguf_token;
 using nlohmann::json;
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a tokenizer.json
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // most bytes of a tokenizer.json
 constexpr char kSpace[] = "\u2581";
 
-// The steps of a component, without Sequences around them.
+// The steps of a component, with nested Sequences flattened.
 std::vector<json> steps_of(const json& component, const char* list) {
   if (component.is_null()) return {};
   if (component.at("type") != "Sequence") return {component};
@@ -39,7 +39,7 @@ bool is_regex_split(const json& step) {
          step.at("behavior") == "Isolated" && !step.value("invert", false);
 }
 
-// The patterns by which a byte-level tokenizer cuts words; one that is "" is none of a regular expression.
+// The patterns by which a byte-level tokenizer cuts words; "" for a step that is not such a pattern.
 std::vector<std::string> patterns_of(const json& pre_tokenizer) {
   std::vector<std::string> patterns;
   for (const json& step : steps_of(pre_tokenizer, "pretokenizers")) {
@@ -70,7 +70,7 @@ std::string pattern_name(const json& pre_tokenizer, bool ignore_merges, const st
 
 struct Source {
   TokenizerParts parts;
-  json file;  // of tokenizer.json; null for GPT-2's files
+  json file;  // content of tokenizer.json; a substitute for GPT-2's files
   std::string path;
 };
 
@@ -78,7 +78,7 @@ Source read_source(const std::string& folder) {
   const std::string path = folder + "/tokenizer.json";
   if (fs::exists(path)) {
     const std::string text = read_whole_file(path, kMostBytes);
-    TokenizerParts parts = parse_tokenizer_json(text, path);  // checks it
+    TokenizerParts parts = parse_tokenizer_json(text, path);  // validates the text
     return {std::move(parts), parse_json<json>(text), path};
   }
   for (const auto& [tokens, merges] :
@@ -103,7 +103,7 @@ bool is_byte_token(const std::string& token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
 
-// Of every id of the model's vocabulary.
+// The text and type of every id of the model's vocabulary.
 struct TokenTable {
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
@@ -136,8 +136,8 @@ TokenTable token_table(const Source& source, int64_t vocab, bool spaces) {
   return table;
 }
 
-// Where a space is put in front: "always", of each text between added tokens, as llama.cpp does it; "first",
-// only of a text that begins the input; or "never".
+// The texts before which a space is inserted: "always", each text between added tokens, as in llama.cpp;
+// "first", only a text that begins the input; or "never".
 std::string prepend_scheme(const json& file) {
   for (const json& step : steps_of(member(file, "normalizer"), "normalizers"))
     if (step.at("type") == "Prepend") return "always";
@@ -146,7 +146,7 @@ std::string prepend_scheme(const json& file) {
   return "never";
 }
 
-// The steps of a normalizer that llama.cpp lacks, by their types: it only replaces and prepends spaces.
+// The types of the normalizer's steps that llama.cpp lacks: it only replaces and prepends spaces.
 std::string lost_normalizers(const json& file) {
   std::string types;
   for (const json& step : steps_of(member(file, "normalizer"), "normalizers")) {
@@ -161,7 +161,7 @@ std::string some_of(const std::vector<std::string>& tokens) {
   return str(printable(tokens.front()), tokens.size() > 1 ? str(" and ", tokens.size() - 1, " more") : "");
 }
 
-// What llama.cpp reads otherwise than the tokenizer.
+// Notes on the differences between llama.cpp and the tokenizer.
 std::vector<std::string> differences_of(const Source& source, const TokenTable& table, bool spaces) {
   std::vector<std::string> notes, stripping;
   if (const std::string types = lost_normalizers(source.file); !types.empty())
@@ -183,8 +183,8 @@ std::vector<std::string> differences_of(const Source& source, const TokenTable& 
   return notes;
 }
 
-// The earlier a token's first merge, the higher its score. llama.cpp merges any two tokens that make a third:
-// returns how many pairs it has that the tokenizer lacks.
+// The score of a token is higher if it is merged earlier. llama.cpp merges any two tokens that make a third;
+// returns the number of such pairs that the tokenizer does not merge.
 int64_t put_scores(GgufWriter& out, const TokenizerParts& parts, int64_t vocab) {
   std::vector<float> scores(static_cast<size_t>(vocab), 0.0f);
   std::map<std::pair<std::string_view, std::string_view>, bool> merges;

@@ -25,7 +25,7 @@ using nlohmann::ordered_json;
 
 constexpr char kSpace[] = "\u2581";
 
-// A folder among the system's temporary files, removed with what is in it.
+// A folder among the system's temporary files. The destructor removes it with its content.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& name)
@@ -42,7 +42,7 @@ class TemporaryFolder {
   Temporary folder_;
 };
 
-// SentencePiece's tokens have scores; the pairs that may merge are all that make a token.
+// Merges for SentencePiece's tokens, which have scores: any pair that makes a token may merge.
 std::vector<std::pair<std::string, std::string>> merges_by_score(const std::vector<std::string>& tokens,
                                                                  const std::vector<double>& scores,
                                                                  const std::vector<int64_t>& types) {
@@ -148,15 +148,15 @@ class TokenizerReader {
     const auto* name = file_.find_value<std::string>(key("pre"));
     return name && *name != "default" ? *name : "gpt-2";
   }
-  // Null if the name of the pattern is not known.
+  // Returns null if the name of the pattern is unknown.
   const PatternRow* pattern_row() const {
     for (const PatternRow& row : pattern_rows())
       if (row.name == pattern()) return &row;
     return nullptr;
   }
 
-  // The token that is added to every text, if there is one. `absent` is llama.cpp's choice for files that do
-  // not say.
+  // The token that is added to every text, if there is one. `absent` is llama.cpp's default for files without
+  // the flag.
   std::optional<int64_t> added_token(const char* flag, const char* token, bool absent) const {
     const bool* own = file_.find_value<bool>(key(flag));
     const std::optional<int64_t> id = id_of(token);
@@ -169,7 +169,7 @@ class TokenizerReader {
   }
   std::optional<int64_t> added_eos() const { return added_token("add_eos_token", "eos_token_id", false); }
 
-  // Adds the same tokens; null if there are none.
+  // A post-processor that adds the same tokens; null if there are none.
   ordered_json post_processor() const {
     const std::optional<int64_t> bos = added_bos(), eos = added_eos();
     if (!bos && !eos) return nullptr;
@@ -205,10 +205,10 @@ class TokenizerReader {
     return added;
   }
 
-  // Hugging Face's tokenizers numbers an added token that is not in the vocabulary by its own rule, whatever
-  // id the file has for it, and takes the size of the vocabulary for the next free id. So all tokens are in
-  // it, except unused ones after the last used, which only pad the embedding, or whose text another token
-  // has.
+  // Hugging Face's tokenizers numbers an added token outside of the vocabulary by its own rule, whatever its
+  // id in the file, and takes the size of the vocabulary as the next free id. So the vocabulary has all
+  // tokens, except unused ones after the last used token, which only pad the embedding, and tokens with the
+  // text of another token.
   ordered_json vocabulary() const {
     size_t end = tokens_.size();
     while (end > 0 && types_[end - 1] == unused) --end;

@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr const char* kNestedKeys[] = {"nested_blocksize", "nested_dtype", "nested_offset"};
 
-// A number as Python prints it: the shortest digits that read back, with an exponent only below 1e-4 and
-// from 1e16 on.
+// Prints a number like Python: the shortest digits that read back as the same number, with an exponent only
+// below 1e-4 and from 1e16 on.
 std::string python_number(double value) {
   char text[32];
   const auto end = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::scientific).ptr;

@@ -3,7 +3,7 @@
 // P.weight.quant_state.bitsandbytes__nf4 (or __fp4) with the UTF-8 text of a JSON object
 //   {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [4096, 4096],
 //    "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.0421}
-// on one line. The last three members are those of a nested weight.
+// on one line. Only nested weights have the last three members.
 
 #include <string>
 #include <string_view>
@@ -13,24 +13,24 @@
 
 namespace flatshard {
 
-// Precedes "nf4" or "fp4" in the name of the tensor, after that of the weight.
+// The part of the tensor's name between the weight's name and "nf4" or "fp4".
 inline constexpr const char* kQuantStateInfix = ".quant_state.bitsandbytes__";
 
 struct QuantState {
   FourBitWeight weight;       // format.compute is empty
-  DType dtype = DType::bf16;  // of the weight before it was quantized
+  DType dtype = DType::bf16;  // dtype of the weight before quantization
   float nested_offset = 0;
 };
 
-// float32, bfloat16, float16 or uint8, as PyTorch names them.
+// PyTorch's names: float32, bfloat16, float16 or uint8.
 const char* torch_name_of(DType dtype);
 std::optional<DType> dtype_of_torch_name(std::string_view name);
 
-// The text as Python prints it, so that a number has as many digits as it takes to read it back.
+// The text, with numbers printed like Python: with as many digits as it takes to read them back.
 std::string quant_state_json(const QuantState& state);
 
-// An Error begins with `name`. Unknown, missing and duplicate members are Errors, and so are a type, a block
-// size, a dtype or a shape that four_bit.h lacks.
+// Parses the text. An Error begins with `name`. Unknown, missing and duplicate members are Errors, as are
+// types, block sizes, dtypes and shapes that four_bit.h lacks.
 QuantState parse_quant_state(std::string_view text, const std::string& name);
 
 }  // namespace flatshard

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reads members of the object. null means absent, as it does to transformers.
+// Reads members of the object. A null member is absent, as in transformers.
 class Reader {
  public:
   Reader(const std::string& path, const json& object) : path_(path), object_(object) {}

@@ -1,7 +1,7 @@
 #pragma once
-// The member quantization_config of a config.json, as Hugging Face transformers writes it for models whose
-// linear layers are quantized to 4 bits by bitsandbytes. Which layers are quantized, and how, is in the files
-// of the weights (quantized_tensors.h); this member adds the dtype of products.
+// The member quantization_config of a config.json, as written by Hugging Face transformers for models whose
+// linear layers are quantized to 4 bits by bitsandbytes. The quantized layers and their formats are in the
+// files of the weights (quantized_tensors.h); this member adds the dtype of products.
 
 #include <string>
 #include <string_view>
@@ -12,16 +12,16 @@
 namespace flatshard {
 
 struct QuantizationConfig {
-  // The type is fp4, as bitsandbytes assumes where a file names none. The file has no block size.
+  // The type defaults to fp4, as in bitsandbytes. The file has no block size.
   FourBitFormat format{.kind = FourBitKind::fp4, .compute = DType::f32};
-  DType storage = DType::u8;  // declared for the tensors of codes
-  // Modules that are not quantized, by their paths or the ends of these. If empty, transformers skips the
-  // output head; if not, it skips exactly these.
+  DType storage = DType::u8;  // declared dtype of the tensors of codes
+  // Modules that are not quantized, by their paths or the ends of the paths. If empty, transformers skips the
+  // output head; otherwise it skips exactly these modules.
   std::vector<std::string> skip_modules{};
 };
 
-// Parses the text of the member; an Error begins with the path of the file. Another method than bitsandbytes,
-// 8-bit weights and unknown values are Errors. Unknown keys are ignored, as transformers ignores them.
+// Parses the text of the member. An Error begins with the path of the file. Methods other than bitsandbytes,
+// 8-bit weights and unknown values are Errors. Unknown keys are ignored, as in transformers.
 QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path);
 
 // The text of the member, with all keys of transformers.

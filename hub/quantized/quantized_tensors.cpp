@@ -17,7 +17,7 @@ std::string state_name(const std::string& weight, const QuantState& state) {
   return weight + kQuantStateInfix + name_of(state.weight.format.kind);
 }
 
-// Whether a file has a tensor for the part: nested_offset is in quant_state.
+// Whether a file has a tensor for the part. nested_offset has none: it is in quant_state.
 bool is_tensor(QuantizedPart part) { return part != QuantizedPart::nested_offset; }
 
 // Reads elements [first, first + count) of a part.
@@ -137,7 +137,7 @@ void QuantizedTensors::read_bytes(const std::string& part, int64_t first, int64_
   const SafetensorsEntry& entry = *entries_.at(part);
   if (dtype == DType::u8) return entry.bytes.read(first, count, to);
   constexpr int64_t kSize = sizeof(float);
-  const int64_t begin = first / kSize, end = block_count(first + count, kSize);  // the floats it touches
+  const int64_t begin = first / kSize, end = block_count(first + count, kSize);  // floats that are touched
   std::vector<float> values(static_cast<size_t>(end - begin));
   entry.bytes.read(begin * kSize, (end - begin) * kSize, values.data());
   const std::optional<int64_t> wrong = first_non_finite(values);
@@ -147,8 +147,8 @@ void QuantizedTensors::read_bytes(const std::string& part, int64_t first, int64_
   std::copy_n(reinterpret_cast<const std::byte*>(values.data()) + (first - begin * kSize), count, to);
 }
 
-// Reads whole blocks around the range, and whole blocks of scales if these are nested, and dequantizes them
-// as a matrix of one row.
+// Reads whole blocks around the range, and whole blocks of scales if the scales are nested, and dequantizes
+// them as a matrix with one row.
 void QuantizedTensors::read_piece(const std::string& name, const FourBitWeight& weight, int64_t first,
                                   int64_t count, float* to) {
   const FourBitFormat& format = weight.format;

@@ -24,7 +24,7 @@ QuantizingSource::QuantizingSource(ReadValues read, FourBitWeights weights, bool
       stream_(streams_.add("quantize")),
       current_{.weight = weights_.end()} {}
 
-// Elements [first, first + count) of the (out, in) matrix.
+// Reads elements [first, first + count) of the (out, in) matrix.
 void QuantizingSource::read_values(int64_t first, int64_t count) {
   const auto& [name, weight] = *current_.weight;
   values_.resize(static_cast<size_t>(count));
@@ -55,7 +55,7 @@ void QuantizingSource::quantize(int64_t first_block, int64_t blocks) {
   keep_absmax(first_block);
 }
 
-// Appends the absmax of the blocks quantized last to those kept, unless there is a gap between them.
+// Appends the absmax of the last quantized blocks to the kept ones. After a gap, replaces the kept ones.
 void QuantizingSource::keep_absmax(int64_t first_block) {
   std::vector<float>& kept = current_.absmax;
   const int64_t end = current_.first_block + std::ssize(kept);

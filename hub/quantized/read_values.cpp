@@ -10,7 +10,7 @@ namespace flatshard {
 void read_transposed(const ReadMatrix& read, int64_t rows, int64_t columns, int64_t first, int64_t count,
                      float* to) {
   const int64_t step = std::clamp<int64_t>(kValueBlock / columns, 1, rows);
-  const int64_t begin = first / rows, end = (first + count + rows - 1) / rows;  // the columns to read
+  const int64_t begin = first / rows, end = (first + count + rows - 1) / rows;  // range of columns to read
   std::vector<float> values(static_cast<size_t>(step * columns));
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t read_rows = std::min(step, rows - row);

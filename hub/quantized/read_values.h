@@ -13,8 +13,9 @@ using ReadValues = std::function<void(const std::string& name, int64_t first, in
 // Reads elements [first, first + count) of a matrix as fp32.
 using ReadMatrix = std::function<void(int64_t first, int64_t count, float* to)>;
 
-// Reads elements [first, first + count) of the transpose of a row-major matrix of `columns` columns and
-// `rows` rows, which `read` reads. Takes memory for one row or kValueBlock elements (float_values.h).
+// Reads elements [first, first + count) of the transpose of a matrix. `read` reads the matrix, which is
+// row-major with `rows` rows and `columns` columns. Allocates memory for one row or kValueBlock elements
+// (float_values.h).
 void read_transposed(const ReadMatrix& read, int64_t rows, int64_t columns, int64_t first, int64_t count,
                      float* to);
 

@@ -7,7 +7,8 @@
 
 namespace flatshard::test {
 
-// Returns whether every element arrived where communicator.h says. Each rank writes its failures to `out`.
+// Returns whether every element has arrived where communicator.h says. Each rank writes its failures to
+// `out`.
 bool collectives_hold(World& world, std::ostream& out);
 
 }  // namespace flatshard::test

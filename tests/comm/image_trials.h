@@ -1,5 +1,5 @@
 #pragma once
-// Runs of models that read images, drawn at random: the subject and the ways to divide it.
+// Random runs of models that read images: the subject, and the ways to divide it.
 
 #include <cstdint>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace flatshard::test {
 
-// The first `count` subjects of a seed, each divided in a way that depends on the number of ranks, and on one
-// rank also not divided. Micro-batches have up to four lanes, and images more rows than the text.
+// The first `count` subjects of a seed. The number of ranks determines how each is divided; on one rank, each
+// also runs undivided. Micro-batches have up to four lanes, and images have more rows than the text.
 std::vector<Trial> image_trials(int ranks, uint64_t seed, int64_t count);
 
 }  // namespace flatshard::test

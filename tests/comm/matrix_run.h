@@ -1,6 +1,6 @@
 #pragma once
 // Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and returns the
-// results. A model that reads images learns from documents with images (tests/train/image_workshop.h).
+// results. A model that reads images trains on documents with images (tests/train/image_workshop.h).
 
 #include <map>
 #include <string>
@@ -27,8 +27,8 @@ class MatrixRun {
   std::string first_shards(const Config& config);
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
-  // The bytes that this rank received in the second of two steps, and the bytes that the unit table states.
-  // In one level, all bytes count as received inside a host.
+  // The bytes that this rank received in the second of two steps, and the bytes stated by the unit table.
+  // With one level, all bytes count as received inside a host.
   struct Received {
     Bytes gathered, reduced, norm;
     bool operator==(const Received&) const = default;
@@ -37,7 +37,7 @@ class MatrixRun {
 
  private:
   struct Outcome {
-    std::vector<double> losses;  // by lane
+    std::vector<double> losses;  // one loss per lane
     double norm;
   };
   Outcome step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
@@ -48,7 +48,7 @@ class MatrixRun {
 
   World& world_;
   TokenFile corpus_;
-  std::map<std::string, TokenFile> image_corpora_;  // by family
+  std::map<std::string, TokenFile> image_corpora_;  // keyed by family
 };
 
 }  // namespace flatshard::test

@@ -1,7 +1,7 @@
 #pragma once
-// A communicator for one rank of many without the others: their data are copies of this rank's data, and a
-// received message is a function of its number. A test can so run as one of any number of ranks in
-// one process and log every call.
+// A communicator for one rank of many without the other ranks: their data are copies of this rank's data, and
+// a received message is a function of its number. So a test can run as one of any number of ranks in one
+// process and log every call.
 
 #include <string>
 
@@ -26,7 +26,7 @@ class MirrorCommunicator : public Communicator {
   void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override;
 
   std::string sent_;
-  uint64_t received_ = 0;  // messages
+  uint64_t received_ = 0;  // number of messages
 };
 
 }  // namespace flatshard::test

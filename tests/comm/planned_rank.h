@@ -1,6 +1,6 @@
 #pragma once
-// A planning engine, as one of several ranks, on communicators that log their calls. Nothing runs and nothing
-// is allocated.
+// A planning engine for one of several ranks, with communicators that log their calls. Nothing runs and
+// nothing is allocated.
 
 #include "tests/comm/mirror_communicator.h"
 #include "train/step/engine.h"
@@ -33,7 +33,7 @@ struct PlannedRank {
         streams(setup.device, {.planning = true}),
         engine(setup, 0, comms, pipe, memory, streams) {}
 
-  // The log of the second of two steps; in the first, nothing is gathered yet.
+  // The log of the second of two steps. In the first step nothing has been gathered before.
   CollectiveLog second_step() {
     engine.plan_step();
     CollectiveLog log;
@@ -56,7 +56,7 @@ struct PlannedRank {
   Engine engine;
 };
 
-// A small model and a batch of `micro_steps` sequences per rank.
+// The config of a small model, and a batch of `micro_steps` sequences per rank.
 inline Config planned_config(const std::string& family, int ranks, int blocks, int micro_steps) {
   Config c;
   c.run.device = DeviceChoice::cpu;

@@ -1,6 +1,6 @@
 #pragma once
-// Runs from model folders and GGUF files on records, drawn at random with what has happened in their folder
-// before: whether tokens and a reference are there already, and of which inputs.
+// Random runs on records, from model folders and GGUF files. The history of their folder is random, too:
+// whether it already has tokens and a reference, and the inputs of these.
 
 #include <cstdint>
 #include <iosfwd>
@@ -9,9 +9,9 @@
 
 namespace flatshard::test {
 
-// Makes `count` starts of a seed, in ways to divide them and with histories that the number of ranks decides,
-// too. Prints a line with the hash of the weights for each, which must not depend on the number of ranks. On
-// one rank every start is also made in a new folder, undivided: false if a hash differs from that.
+// Makes `count` starts of a seed. The number of ranks also determines how they are divided, and their
+// histories. Prints a line for each with the hash of the weights, which must not depend on the number of
+// ranks. On one rank every start also runs undivided in a new folder; returns false if the hashes differ.
 bool random_starts_hold(World& world, uint64_t seed, int64_t count, std::ostream& out);
 
 }  // namespace flatshard::test

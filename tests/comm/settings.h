@@ -1,5 +1,5 @@
 #pragma once
-// The ways to shard, schedule and split the same run. A subject is a model, dtype and training setup; all
+// The ways to shard, schedule and split the same run. A subject is a model, dtype and training setup. All
 // settings of a subject must produce the same bits, on any power of two of ranks.
 
 #include <array>
@@ -42,7 +42,7 @@ class Settings {
   explicit Settings(int ranks);
 
   // Every family and dtype with every strategy, backward prefetch, depth, recomputation and stream order,
-  // over several micro-steps; and covering().
+  // over several micro-steps, and the settings of covering().
   std::vector<Setting> nightly() const;
   // A subset that contains every pair of values of two dimensions, and every strategy in every stream order
   // with every value of the other dimensions except the subject.
@@ -51,8 +51,8 @@ class Settings {
   Config config(const Setting& s) const;
   StreamOrder order(const Setting& s) const;
   std::string name(const Setting& s) const;
-  // Settings with equal keys must produce equal results. The key is the subject and, for reductions that
-  // depend on them, the cut and the group.
+  // Settings with equal keys must produce equal results. The key is the subject and, if its reductions depend
+  // on them, the cut and the group.
   std::string key(const Setting& s) const;
 
  private:
@@ -61,14 +61,14 @@ class Settings {
   Setting plain_where_it_does_not_count(Setting s) const;
   Strategy strategy_of(const Setting& s) const;
   int group_size(const Setting& s) const;
-  // Without settings that differ only in options without effect; some seconds of work.
+  // All settings except duplicates, which differ only in options without effect. Takes some seconds.
   std::vector<Setting> all() const;
 
   int ranks_;
   std::array<std::vector<std::string>, kDimensions> values_;
 };
 
-// A run to compare with others of its key.
+// A run to compare with other runs that have the same key.
 struct Trial {
   Config config;
   StreamOrder order;

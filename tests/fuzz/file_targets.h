@@ -11,14 +11,14 @@
 namespace flatshard::test {
 
 struct FileTarget {
-  const char* name;  // also of its folder in corpus/
-  // Why the bytes were refused; "" if they are accepted. Throws std::logic_error that names a violated
-  // invariant.
+  const char* name;  // name of the target, and of its folder in corpus/
+  // Returns the reason why the bytes were refused; "" if they are accepted. Throws a std::logic_error that
+  // names a violated invariant.
   std::string (*run)(std::span<const std::byte> bytes);
 };
 
 std::span<const FileTarget> file_targets();
-// An Error if there is no target of this name.
+// Throws an Error if there is no target of this name.
 const FileTarget& file_target(std::string_view name);
 
 }  // namespace flatshard::test

@@ -13,12 +13,12 @@ namespace flatshard::test {
 
 struct ConfigInput {
   std::string toml;
-  std::vector<std::string> overrides;  // in the form of load_config: "section.key=value"
+  std::vector<std::string> overrides;  // overrides for load_config: "section.key=value"
 };
 
 ConfigInput mutated_config(uint64_t seed, int64_t number);
 
-// Its parts: one change of a text, and one override.
+// The parts of an input: one change of a text, and one override.
 void change_toml(std::string& text, Dice& dice);
 std::string odd_override(Dice& dice);
 

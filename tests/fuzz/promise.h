@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the fuzz targets: a broken promise is a std::logic_error, and a refusal is the text of an Error.
+// Used by all fuzz targets. A broken promise is a std::logic_error, and a refusal is the text of an Error.
 
 #include <span>
 #include <stdexcept>
@@ -18,7 +18,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The text of the Error that the work throws; "" if it throws none. Anything else that is thrown is a broken
+// Returns the text of the Error that the work throws; "" if it throws none. Any other exception is a broken
 // promise.
 template <class Work>
 std::string refusal(Work&& work) {

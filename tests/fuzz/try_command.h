@@ -1,7 +1,7 @@
 #pragma once
-// The invariants of every command line of `train`: exit code 0 and an empty error stream, or exit code 1 and
-// one line there that begins with "train: "; no partial files in the run folder; and all files after a
-// successful run. Shared by fuzz_train and the test that tries some commands.
+// Checks the invariants of every command line of `train`: exit code 0 and an empty error stream, or exit code
+// 1 and one line in the error stream that begins with "train: "; no partial files in the run folder; and all
+// files after a successful run. Shared by fuzz_train and the test that tries some commands.
 
 #include <cstdint>
 #include <string>
@@ -15,11 +15,11 @@ namespace flatshard::test {
 struct CommandTally {
   int64_t commands = 0;
   int64_t answered = 0;  // --help, --print-config and --plan
-  int64_t trained = 0;   // to the end
+  int64_t trained = 0;   // ran to the end
   int64_t stopped = 0;   // failed only after the run had printed its header
 };
 
-// A workshop with bad files as well; the current folder during its lifetime.
+// A workshop that also has bad files. While an object exists, it is the current folder.
 class OddWorkshop {
  public:
   explicit OddWorkshop(const std::string& folder);
@@ -29,7 +29,7 @@ class OddWorkshop {
 
   const std::string& toml() const { return toml_; }
 
-  // Runs the command in this process, with little memory. Throws std::logic_error that names a violated
+  // Runs the command in this process, with little memory. Throws a std::logic_error that names a violated
   // invariant.
   void try_command(const OddCommand& command, CommandTally& tally) const;
 

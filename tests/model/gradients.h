@@ -1,5 +1,5 @@
 #pragma once
-// The gradients of a unit's parameters, for tests that call a layer or a layer.
+// The gradients of a unit's parameters, for tests that call a single layer.
 
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace flatshard::test {
 
 class Gradients {
  public:
-  // With `written`, the tensors hold earlier gradients to add to.
+  // If `written`, the tensors contain earlier gradients, and new ones are added to them.
   explicit Gradients(const std::vector<Tensor>& tensors, bool written = false) {
     for (const Tensor& tensor : tensors) all_.push_back({tensor, written});
     for (Gradient& gradient : all_) pointers_.push_back(&gradient);

@@ -18,15 +18,15 @@ class SmallRun {
   using Golden = std::map<std::string, GoldenTensor>;
   using Fill = std::function<void(const Model&, const ParamTensors&, Stream&)>;
 
-  // Runs on the golden file's "tokens" and "targets" (sequences, length), and its images where the model
-  // reads them, with parameters initialized by `fill`.
+  // Runs on the golden file's "tokens" and "targets" (sequences, length), and on its images if the model
+  // reads images. `fill` initializes the parameters.
   SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill);
 
-  double loss() const;           // summed
+  double loss() const;           // sum over all targets
   std::vector<double> logits();  // (sequences, length, vocab), from another forward pass
   const ParamTensors& gradients() const { return gradients_; }
-  // The largest relative error of a gradient, and the name of its parameter, against "grad." + name in the
-  // file.
+  // The largest relative error of a gradient against "grad." + name in the file, and the name of its
+  // parameter.
   std::pair<double, std::string> gradient_error(const Golden& golden) const;
 
  private:
@@ -51,7 +51,7 @@ class SmallRun {
   Model model_;
   ImageInputs images_;
   RowCounts rows_;
-  bool has_axes_ = false;  // of the positions of tokens
+  bool has_axes_ = false;  // token positions have several axes
   Tensor tokens_, positions_, targets_, boundaries_, weights_, losses_, logits_, dx_;
   std::vector<Tensor> x_;
   ParamTensors parameters_, gradients_;

@@ -5,7 +5,7 @@
 
 namespace flatshard::ptx_vm {
 
-enum class Access { read, write, update };  // update: an atomic
+enum class Access { read, write, update };  // update: an atomic access
 
 // Host pointers of the active lanes. Most instructions access contiguous memory or one address with all
 // lanes; then only the first pointer is set.
@@ -22,14 +22,14 @@ struct Places {
   }
 };
 
-// The op holds the offset and the space, `base_slot` the base addresses. Throws Finding.
+// The op has the offset and the space, and `base_slot` the base addresses. Throws Finding.
 void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places);
-// The same for shared-memory addresses that are not in a register.
+// Resolves shared-memory addresses that are not in a register.
 void resolve_shared(Warp& warp, const Op& op, const uint64_t* address, uint32_t bytes, Access access,
                     Places* places);
 
-// An access by asynchronous work to contiguous memory in space global, shared or cluster (a shared-memory
-// address). Throws Finding.
+// Checks an access by asynchronous work to contiguous memory. The space is global, shared or cluster (a
+// shared-memory address). Throws Finding.
 unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access);
 
 }  // namespace flatshard::ptx_vm

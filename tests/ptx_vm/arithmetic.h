@@ -6,11 +6,11 @@
 
 namespace flatshard::ptx_vm {
 
-// name: "add", "mul.lo", "mad.wide", ...
+// `name` is for example "add", "mul.lo" or "mad.wide".
 Handler integer_handler(std::string_view name, Type type);
-// For f32 and f64.
+// Handles f32 and f64.
 Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates, Rounding rounding);
-// For f16, bf16 and pairs of them.
+// Handles f16, bf16 and pairs of them.
 Handler half_handler(std::string_view name, Type type);
 
 }  // namespace flatshard::ptx_vm

@@ -1,6 +1,6 @@
 #pragma once
 // A block of a transformer on the machine, in bf16: the costs of its passes, and the least bytes of the
-// formulas of its kernels, matrix products aside.
+// formulas of its kernels, except matrix products.
 
 #include "hub/model_folder.h"
 #include "model/model.h"
@@ -12,11 +12,12 @@ namespace flatshard::ptx_vm {
 
 class BlockRun {
  public:
-  // The first block of a model, with one sequence of so many tokens. With adapters all else is frozen.
+  // Runs the first block of a model, with one sequence of `tokens` tokens. With adapters, all other
+  // parameters are frozen.
   BlockRun(const ModelConfig& config, int64_t tokens);
 
   Counts count_forward();
-  Counts count_backward();  // after a forward pass; writes the gradients
+  Counts count_backward();  // call after a forward pass; writes the gradients
 
  private:
   void allocate();
@@ -37,7 +38,7 @@ class BlockRun {
 struct BlockBytes {
   double forward = 0, backward = 0;
 };
-// `accumulate`: the backward pass adds to gradients that exist.
+// `accumulate`: the backward pass adds to existing gradients.
 BlockBytes least_bytes(const ModelConfig& config, int64_t tokens, bool accumulate = false);
 
 }  // namespace flatshard::ptx_vm

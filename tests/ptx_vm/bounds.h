@@ -1,7 +1,7 @@
 #pragma once
-// How fast a kernel can be at most: for each unit of a multiprocessor, the clocks that the counted work of a
+// Upper bounds of a kernel's speed. For each unit of a multiprocessor: the clocks that the counted work of a
 // thread block takes if nothing else delays it. A diagnosis, not a prediction: published FlashAttention-3
-// reaches 58 % of the tensor cores' peak where such bounds say 80.
+// reaches 58 % of the tensor cores' peak where such bounds allow 80 %.
 
 #include <array>
 #include <string>
@@ -17,14 +17,13 @@ std::string name_of(Unit unit);
 
 // Rates of one multiprocessor of an H100 SXM, per clock.
 //   tensor cores        989.4 TFLOP/s of bf16, 132 multiprocessors, 1.83 GHz: NVIDIA H100 Tensor Core GPU
-//   Architecture,
-//                       2022. mma reaches 0.62 of what wgmma does: Luo et al., Benchmarking and Dissecting
-//                       the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024
-//   shared memory       32 banks of 4 bytes; the operands of wgmma that lie there, and tensor copies, pass
-//   through them special functions   16 results, and 4 warp instructions issued: CUDA C++ Programming Guide,
-//   throughput of native
-//                       arithmetic instructions, compute capability 9.0. PTX instructions are counted, as
-//                       SASS has about as many
+//                       Architecture, 2022. mma reaches 0.62 of wgmma's rate: Luo et al., Benchmarking and
+//                       Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024
+//   shared memory       32 banks of 4 bytes; wgmma's operands in shared memory, and tensor copies, pass
+//                       through them
+//   special functions   16 results, and 4 warp instructions issued: CUDA C++ Programming Guide, throughput
+//                       of native arithmetic instructions, compute capability 9.0. PTX instructions are
+//                       counted, because SASS has about as many
 //   memory              3.35 TB/s: the same architecture paper
 struct HopperRates {
   static constexpr double kProcessors = 132, kHertz = 1.83e9;
@@ -34,14 +33,14 @@ struct HopperRates {
 };
 
 struct Bound {
-  std::array<double, kUnits.size()> clocks{};  // of a block, by unit
-  double flops = 0;                            // of a block, on tensor cores
+  std::array<double, kUnits.size()> clocks{};  // clocks of a block, by unit
+  double flops = 0;                            // tensor core operations of a block
 
-  Unit unit() const;  // that takes the most clocks
+  Unit unit() const;  // the unit that takes the most clocks
   double least_clocks() const;
-  double teraflops() const;  // of a full GPU, if it takes as long
+  double teraflops() const;  // rate of a full GPU that takes this long
 };
-// `memory_bytes`: that all blocks of the launches touch.
+// `memory_bytes`: bytes that all blocks of the launches touch.
 Bound bound_of(const KernelCounts& kernel, double memory_bytes);
 
 }  // namespace flatshard::ptx_vm

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels that copy one box of a tensor, for tests that compare with plain loops. The driver API encodes the
-// tensor maps.
+// Kernels that copy one box of a tensor, for tests that compare them with plain loops. The driver API encodes
+// the tensor maps.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@ namespace flatshard::ptx_vm {
 // The rule that the map violates according to the encoder, or nothing.
 std::string encode_error(const TensorMap& map);
 
-// Loads the box at these coordinates to a multiple of 1024 in shared memory and returns `bytes` bytes of it,
-// 0xff where nothing was loaded. Empty if the launch failed.
+// Loads the box at these coordinates to a multiple of 1024 in shared memory. Returns `bytes` bytes of shared
+// memory, which are 0xff where nothing was loaded; empty if the launch failed.
 std::vector<unsigned char> load_box(const TensorMap& map, const Coordinates& at, uint32_t bytes);
 enum class Store { copy, add };
 // Stores these bytes from shared memory as the box at these coordinates.

@@ -14,7 +14,7 @@ namespace flatshard::ptx_vm {
 
 using Bytes = std::vector<unsigned char>;
 
-// The target of a load: the mbarrier counts all of its bytes.
+// Issues a load. The mbarrier counts all of its bytes.
 void issue_load(Warp& warp, int lane, const MbarrierPlace& barrier, int64_t bytes,
                 std::function<void(Warp& actor)> copy);
 void issue_store(Warp& warp, int lane, std::function<Bytes(Warp& actor)> read,
@@ -30,11 +30,11 @@ struct BulkGroups {
   std::vector<std::vector<Store>> committed;
 };
 void commit_stores(Warp& warp, int lane);
-// Waits for all but the latest `groups` groups: for their reads, or for their writes too.
+// Waits for all groups but the latest `groups`: for their reads, or also for their writes.
 void wait_for_stores(Warp& warp, int lane, uint64_t groups, bool reads_only);
-// At the exit of a block's last warp: a load into its memory that no warp waited for is a finding.
+// Called at the exit of a block's last warp: a load into its memory without a wait is a finding.
 void check_loads_waited(Block& block);
-// At the exit of a warp: a store that its thread never waited for is a finding.
+// Called at the exit of a warp: a store without a wait by its thread is a finding.
 void check_stores_waited(Warp& warp);
 
 }  // namespace flatshard::ptx_vm

@@ -1,5 +1,5 @@
 #pragma once
-// The states of contiguous bytes (ByteState), tested many at a time.
+// Tests of the states of contiguous bytes (ByteState), many at a time.
 
 #include <cstdint>
 #include <cstring>
@@ -26,7 +26,8 @@ inline bool all_written(const unsigned char* state, uint64_t bytes) {
     std::memcpy(&word, state, sizeof(word));
     return word == static_cast<uint32_t>(kAll);
   }
-  if (bytes == 16) return ((eight(state) ^ kAll) | (eight(state + 8) ^ kAll)) == 0;  // of one lane: no loop
+  // The access of one lane, 16 bytes, needs no loop.
+  if (bytes == 16) return ((eight(state) ^ kAll) | (eight(state + 8) ^ kAll)) == 0;
   unsigned char other = 0;
   for (uint64_t i = 0; i < bytes; ++i) other |= static_cast<unsigned char>(state[i] ^ kWritten);
   return other == 0;

@@ -29,15 +29,15 @@ struct Capture {
   Queue* origin = nullptr;
   bool is_broken = false;  // invalidated by a call that cannot be captured
   bool is_over = false;
-  std::thread::id thread = std::this_thread::get_id();  // that began it
-  std::vector<Queue*> queues{};                         // in the order of the lines
+  std::thread::id thread = std::this_thread::get_id();  // the thread that began it
+  std::vector<Queue*> queues{};                         // sorted like the lines
   CapturedWork work{};
 };
 
 void begin_capture(Queue& queue);
 CapturedWork end_capture(Queue& queue);
 void add_node(Queue& queue, std::string what, std::function<void(Activity&)> run);
-// The queue waits for that point and joins the capture.
+// Makes the queue wait for that point and join the capture.
 void follow(Queue& queue, const CapturedPoint& point);
 
 // Reject calls that cannot be captured and invalidate the capture: calls about a captured queue itself; waits
@@ -50,7 +50,7 @@ void refuse_while_capturing();
 void refuse_default_stream();
 void refuse_memory_call(const char* call);
 
-// An executable graph.
+// An executable graph, and the queues on which it is launched.
 class GraphLaunches {
  public:
   explicit GraphLaunches(CapturedWork work);
@@ -62,7 +62,7 @@ class GraphLaunches {
 
  private:
   CapturedWork work_;
-  std::vector<Queue*> queues_;  // by line
+  std::vector<Queue*> queues_;  // one queue per line
 };
 
 }  // namespace flatshard::ptx_vm

@@ -18,8 +18,8 @@ inline constexpr int kRankShift = 24;
 inline constexpr uint64_t kRankMask = uint64_t{0xff} << kRankShift;
 
 struct Cluster {
-  std::vector<Block*> blocks;  // by rank
-  uint64_t phase = 0;          // of the cluster barrier
+  std::vector<Block*> blocks;  // indexed by rank
+  uint64_t phase = 0;          // phase of the cluster barrier
   Knowledge gathering{}, completed{};
   std::vector<Warp*> waiting{};
 
@@ -37,14 +37,14 @@ struct Visit {
 };
 
 uint32_t cluster_size(const Warp& warp);
-// The same offset in the block of this rank.
+// The address with the same offset in the block of this rank.
 uint64_t address_in(uint32_t rank, uint64_t address);
-// The offset in its block's shared memory: without rank and window.
+// The offset in its block's shared memory, without rank and window.
 uint64_t address_in_block(uint64_t address);
-// The block that owns the address the lane is about to access. Throws Finding if there is none or it has
-// exited.
+// Returns the block that owns the address the lane is about to access. Throws Finding if there is none or it
+// has exited.
 Block& home_of(Warp& warp, int lane, uint64_t address);
-// At the exit of the block's last warp.
+// Called at the exit of the block's last warp.
 void check_visits(Block& block);
 
 }  // namespace flatshard::ptx_vm

@@ -17,26 +17,26 @@ namespace flatshard::ptx_vm {
 
 struct Allocation;
 
-// Of one instruction of a kernel, over all warps.
+// The costs of one instruction of a kernel, over all warps.
 struct OpCounts {
   uint64_t executed = 0;
   uint64_t requests = 0;                    // accesses to global memory
-  uint64_t sectors = 0, least_sectors = 0;  // of 32 bytes
+  uint64_t sectors = 0, least_sectors = 0;  // sectors of 32 bytes
   uint64_t waves = 0, least_waves = 0;      // cycles of the 32 shared-memory banks
 };
 
 struct KernelCounts {
   const Kernel* kernel = nullptr;
   uint64_t launches = 0, blocks = 0;
-  uint32_t shared_bytes = 0;  // of a block
-  std::vector<OpCounts> ops;  // as in Kernel::code
+  uint32_t shared_bytes = 0;  // shared memory of a block
+  std::vector<OpCounts> ops;  // same order as Kernel::code
 
   uint64_t executed() const;
   std::map<std::string, uint64_t> by_opcode() const;
-  double tensor_flops() const;  // of mma and wgmma
+  double tensor_flops() const;  // operations of mma and wgmma
 };
 
-// Of one execution of an instruction by a warp, on tensor cores: of mma and wgmma.
+// The tensor core operations of one execution by a warp: of mma or wgmma.
 double tensor_flops(std::string_view opcode);
 
 // Launches add to options().counts unless it is null.
@@ -44,29 +44,29 @@ class Counts {
  public:
   KernelCounts& of(const Kernel& kernel);
   void begin_launch();
-  // Of cuBLASLt, with the bytes of the matrices that it reads and writes.
+  // Adds a product of cuBLASLt, and the bytes of the matrices that it reads and writes.
   void add_product(uint64_t bytes) { ++products_, product_bytes_ += bytes; }
-  // A copy or a fill, which accesses `bytes` of device memory.
+  // Adds a copy or a fill, which accesses `bytes` of device memory.
   void add_copy(uint64_t bytes) { ++copies_, copied_bytes_ += bytes; }
-  // Every active lane accesses `bytes` at base + offset.
+  // Adds an instruction: every active lane accesses `bytes` at base + offset.
   void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
                   Access access);
-  // Contiguous global memory, accessed by asynchronous work.
+  // Adds an access to contiguous global memory by asynchronous work.
   void add_piece(uint64_t address, uint64_t bytes, Access access);
 
   const std::vector<KernelCounts>& kernels() const { return kernels_; }
   OpCounts total() const;
-  // Distinct bytes of global memory read, plus distinct bytes written.
+  // The number of distinct bytes of global memory read, plus the number of distinct bytes written.
   uint64_t touched_bytes() const;
   uint64_t products() const { return products_; }
   uint64_t product_bytes() const { return product_bytes_; }
-  uint64_t copies() const { return copies_; }  // and fills
-  // The launches of kernels, the products, the copies and the fills.
+  uint64_t copies() const { return copies_; }  // includes fills
+  // The number of launches of kernels, products, copies and fills.
   uint64_t launches() const;
-  // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Products add
-  // nothing: theirs are product_bytes().
+  // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Excludes
+  // products: see product_bytes().
   uint64_t launch_bytes() const;
-  // Bytes read and written by all lanes, however often.
+  // The number of bytes read and written by all lanes, counting repeated accesses.
   uint64_t requested_bytes() const { return requested_bytes_; }
 
  private:
@@ -76,7 +76,7 @@ class Counts {
 
   std::vector<KernelCounts> kernels_;
   std::unordered_map<const Kernel*, size_t> index_;
-  using Touched = std::map<uint64_t, std::vector<unsigned char>>;  // by address of 4 KiB
+  using Touched = std::map<uint64_t, std::vector<unsigned char>>;  // keyed by address of a 4 KiB page
   static uint64_t bytes_of(const Touched& touched);
 
   Touched touched_, touched_in_launch_;  // bit 0: read, bit 1: written

@@ -16,7 +16,7 @@ namespace flatshard::ptx_vm {
 struct Type {
   enum class Kind : uint8_t { none, pred, bits, unsigned_int, signed_int, f, bf, f_x2, bf_x2 };
   Kind kind = Kind::none;
-  uint32_t bytes = 0;  // of one lane
+  uint32_t bytes = 0;  // bytes of one lane
 
   bool is_integer() const { return kind >= Kind::bits && kind <= Kind::signed_int; }
   bool is_signed() const { return kind == Kind::signed_int; }
@@ -51,12 +51,12 @@ class Decoder {
   void decode_all();
 
   // Modifiers of the current instruction.
-  bool take(std::string_view modifier);  // whether it is present
+  bool take(std::string_view modifier);  // true if it is present
   std::string_view take_any(
-      std::initializer_list<std::string_view> modifiers);  // the one that is present, or ""
-  bool take_prefix(std::string_view prefix);               // a modifier that begins with it
+      std::initializer_list<std::string_view> modifiers);  // the modifier that is present, or ""
+  bool take_prefix(std::string_view prefix);               // true if a modifier begins with it
   void take_rest() { modifiers_.clear(); }
-  Type take_type();  // the first remaining type; an Error if there is none
+  Type take_type();  // takes the first remaining type; an Error if there is none
   const Instruction& instruction() const { return *instruction_; }
   std::string_view base() const { return instruction_->opcode.substr(0, instruction_->opcode.find('.')); }
   size_t operands() const { return instruction_->operands.size(); }
@@ -69,23 +69,23 @@ class Decoder {
   uint32_t read(size_t i, Type type) { return read(operand(i), type); }
   uint32_t read(const Operand& o, Type type);
   uint32_t register_of(const Operand& o, uint32_t bytes, bool is_predicate = false);
-  bool is_predicate(size_t i) const;               // a predicate register
+  bool is_predicate(size_t i) const;               // true for a predicate register
   uint32_t predicate(const Operand& o);            // a negated predicate gets its own slot
-  uint32_t width_of(std::string_view name) const;  // bytes of a register's lanes; 0: not a register
+  uint32_t width_of(std::string_view name) const;  // bytes of a register's lanes; 0 if it is not a register
   uint32_t literal(uint32_t bytes, uint64_t bits);
   uint32_t predicate_literal(bool value);
   uint32_t temporary(uint32_t bytes_per_lane);
-  uint64_t integer(size_t i) const;                       // of an operand that must be a literal
-  std::vector<Operand> elements(size_t i) const;          // of a list, or the one operand
-  int64_t slot_list(const std::vector<uint32_t>& slots);  // the index of the first in the kernel's slot_lists
+  uint64_t integer(size_t i) const;                       // value of an operand that must be a literal
+  std::vector<Operand> elements(size_t i) const;          // elements of a list, or the single operand
+  int64_t slot_list(const std::vector<uint32_t>& slots);  // returns the first index in slot_lists
   // Sets the op's base slot (into slot[at]), immediate, width and space from [base+offset].
   void address(Op& op, size_t i, size_t at, Space space);
-  // A 64-bit slot that holds base + offset, for ops with several addresses.
+  // Returns a 64-bit slot with base + offset, for ops with several addresses.
   uint32_t whole_address(size_t i) { return whole_address(operand(i)); }
   uint32_t whole_address(const Operand& o);
-  // An Error if the code is for an architecture older than sm_90.
+  // Throws an Error if the code is for an architecture older than sm_90.
   void need_sm_90() const;
-  // The address of a variable of this space, as for cvta; null if the name is not a variable.
+  // Returns the address of a variable in this space, as for cvta; null if the name is not a variable.
   const uint64_t* variable(std::string_view name, Space* space = nullptr) const;
 
   void emit(Op op);
@@ -98,7 +98,7 @@ class Decoder {
 
  private:
   struct Register {
-    uint32_t first, bytes;  // index of its first register among all that are declared; bytes per register
+    uint32_t first, bytes;  // index of its first register among all declared ones; bytes per register
     bool is_predicate;
     int count;
   };
@@ -135,7 +135,7 @@ class Decoder {
   Kernel& kernel_;
   const Instruction* instruction_ = nullptr;
   std::vector<std::string_view> modifiers_;
-  std::vector<uint32_t> slots_;  // of declared registers
+  std::vector<uint32_t> slots_;  // slots of declared registers
   uint32_t declared_ = 0;
   std::vector<Names> scopes_;
   std::vector<int> open_;  // indices into scopes_
@@ -144,11 +144,11 @@ class Decoder {
   std::unordered_map<std::string_view, uint32_t> specials_;
   std::vector<Jump> jumps_;
   std::vector<uint32_t> named_;                                       // slots of the current instruction
-  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> accesses_;  // of every op
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> accesses_;  // accesses of every op
 };
 
-// The handler that reads a special register which changes as the kernel runs, such as a clock, into slot[0];
-// null for other names.
+// Returns the handler that reads a special register which changes as the kernel runs, such as a clock, into
+// slot[0]. Returns null for other names.
 Handler clock_reader(std::string_view name, uint32_t bytes);
 
 using DecodeOp = void (*)(Decoder&);

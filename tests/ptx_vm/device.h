@@ -6,7 +6,7 @@
 namespace flatshard::ptx_vm {
 
 inline constexpr int kProcessors = 132;
-inline constexpr uint32_t kMaxThreads = 1024, kMaxBlockZ = 64, kMaxGridYZ = 65535;  // of a block, of a grid
+inline constexpr uint32_t kMaxThreads = 1024, kMaxBlockZ = 64, kMaxGridYZ = 65535;  // per block, per grid
 inline constexpr uint32_t kThreadsPerProcessor = 2048, kBlocksPerProcessor = 32, kRegisters = 65536;
 // Bytes of shared memory per block, and bytes reserved in each block.
 inline constexpr uint32_t kSharedPerBlock = 49152, kSharedReserved = 1024;
@@ -15,8 +15,8 @@ inline constexpr uint32_t kSharedPerBlock = 49152, kSharedReserved = 1024;
 struct Architecture {
   const char* name;
   int major;
-  uint32_t shared_per_processor, shared_opt_in;  // bytes; opt_in: of a block that asks for more
+  uint32_t shared_per_processor, shared_opt_in;  // bytes; opt_in: limit of a block that asks for more
 };
-const Architecture& architecture();  // Options::arch
+const Architecture& architecture();  // selected by Options::arch
 
 }  // namespace flatshard::ptx_vm

@@ -1,5 +1,5 @@
 #pragma once
-// Device memory for tests, copied from and to host values.
+// Device memory for tests, with copies from and to host values.
 
 #include <cstddef>
 #include <vector>
@@ -21,7 +21,7 @@ struct DeviceArray {
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
 
-  // Empty if an earlier launch failed.
+  // Returns an empty vector if an earlier launch failed.
   std::vector<T> values() const {
     std::vector<T> all(size);
     if (!copy_from_device(all.data(), data, size * sizeof(T))) all.clear();

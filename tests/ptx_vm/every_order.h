@@ -6,14 +6,14 @@
 
 namespace flatshard::ptx_vm {
 
-// Every warp order, with 1, 2, 3 and the maximal number of resident blocks; asynchronous work runs early,
-// late or at a random time.
+// Runs `body` in every warp order, with 1, 2, 3 and the maximal number of resident blocks. Asynchronous work
+// runs early, late or at a random time.
 void for_every_order(const std::function<void()>& body);
-// One of these orders, for many cases that cover all of them together.
+// Runs `body` in one of these orders. Many cases with different `which` cover all orders.
 void in_some_order(int which, const std::function<void()>& body);
-// Every summation order of the tensor cores.
+// Runs `body` in every summation order of the tensor cores.
 void for_every_order_of_sums(const std::function<void()>& body);
-// Runs the work once; on the machine, shared-memory accesses must have no bank conflicts.
+// Runs `body` once. On the machine, shared-memory accesses must have no bank conflicts.
 void expect_no_bank_conflicts(const std::function<void()>& body);
 
 }  // namespace flatshard::ptx_vm

@@ -1,7 +1,7 @@
 #pragma once
 // Inlines calls of device functions before decoding: each call becomes the body of the function, in its own
-// scope. Functions therefore need no support for registers, labels and divergence beyond that of kernels.
-// Recursion and calls through pointers are errors.
+// scope. So functions need no more support for registers, labels and divergence than kernels. Recursion and
+// calls through pointers are errors.
 
 #include <deque>
 #include <memory>
@@ -14,10 +14,10 @@ namespace flatshard::ptx_vm {
 struct ExpandedFunction {
   Function function;
   std::deque<std::string> names;  // unique names of variables
-  std::deque<Instruction> calls;  // that Instruction::caller points to
+  std::deque<Instruction> calls;  // targets of Instruction::caller
 };
 
-// Null if the function makes no calls. An Error names the line of a call that cannot be expanded.
+// Returns null if the function makes no calls. An Error names the line of a call that cannot be expanded.
 std::unique_ptr<ExpandedFunction> expand_calls(const Module& module, const Function& function);
 
 }  // namespace flatshard::ptx_vm

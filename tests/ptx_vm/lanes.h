@@ -6,7 +6,7 @@
 
 namespace flatshard::ptx_vm {
 
-// result[lane] = f(lane) for active lanes; f is called for all of them and must not trap.
+// Computes result[lane] = f(lane) for active lanes. f is called for all lanes and must not trap.
 template <class T, class F>
 inline void write_lanes(const Warp& warp, uint32_t slot, F&& f) {
   T* result = warp.lanes<T>(slot);
@@ -32,7 +32,7 @@ void binary(Warp& warp, const Op& op) {
   write_lanes<R>(warp, op.slot[0], [&](int l) { return static_cast<R>(F{}(a[l], b[l])); });
 }
 
-// The third operand has the result's type, as in mad.wide.
+// Computes a ternary op. The third operand has the result's type, as in mad.wide.
 template <class R, class T, class F>
 void ternary(Warp& warp, const Op& op) {
   const T *a = warp.lanes<T>(op.slot[1]), *b = warp.lanes<T>(op.slot[2]);

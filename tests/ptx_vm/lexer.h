@@ -10,8 +10,8 @@ namespace flatshard::ptx_vm {
 struct Token {
   enum class Kind { word, string, mark, end };
   Kind kind;
-  std::string_view text;  // of a string: without its quotes
-  int line;               // of the PTX text, from 1
+  std::string_view text;  // a string is without its quotes
+  int line;               // line of the PTX text, from 1
 };
 
 std::vector<Token> tokens_of(std::string_view ptx);

@@ -50,8 +50,8 @@ inline BFloat from_float<BFloat>(float x) {
   return {x == x ? static_cast<uint16_t>(rounded) : kNan16};
 }
 
-// Rounds to odd: returns the neighbour of `rounded` towards the exact value if its last bit is even, so that
-// a second rounding to fewer bits is correct. `rest` has the sign of exact - rounded.
+// Rounds to odd: returns the neighbour of `rounded` towards the exact value if the last bit of `rounded` is
+// even, so that a second rounding to fewer bits is correct. `rest` has the sign of exact - rounded.
 template <class Real>
 inline Real to_odd(Real rounded, double rest) {
   using Bits = std::conditional_t<sizeof(Real) == 4, uint32_t, uint64_t>;
@@ -60,7 +60,7 @@ inline Real to_odd(Real rounded, double rest) {
       rounded, rest > 0 ? std::numeric_limits<Real>::infinity() : -std::numeric_limits<Real>::infinity());
 }
 
-// a + b, rounded once to a 16-bit type; both exact in double.
+// Computes a + b, rounded once to a 16-bit type. Both must be exact in double.
 template <class T>
 inline T sum_to(double a, double b) {
   const double sum = a + b, b_part = sum - a;
@@ -72,8 +72,7 @@ inline T sum_to(double a, double b) {
 
 enum class Rounding : uint8_t { nearest, zero, down, up };
 
-// The float next to `value` in the direction of the rounding, when the exact sum + rest lies on the other
-// side.
+// The float next to `value` in the direction of the rounding, if the exact sum + rest lies on the other side.
 inline float directed(float value, double sum, double rest, Rounding rounding) {
   const auto v = static_cast<double>(value);
   const bool too_high = v > sum || (v == sum && rest < 0), too_low = v < sum || (v == sum && rest > 0);
@@ -85,8 +84,8 @@ inline float directed(float value, double sum, double rest, Rounding rounding) {
   return value;
 }
 
-// If one operand is NaN, the other one; +0 is greater than -0. Branch-free like power_of_two, so that loops
-// over lanes can be vectorized.
+// Minimum and maximum: if one operand is NaN, they return the other one; +0 is greater than -0. They are
+// branch-free like power_of_two, so that loops over lanes can be vectorized.
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 template <class T>
@@ -102,7 +101,7 @@ T max_number(T a, T b) {
   return a != a ? canonical(b) : b != b ? a : larger;
 }
 
-// 2^x to nearly double precision; for results beyond the range of float, only overflow matters.
+// Computes 2^x to nearly double precision. For results beyond the range of float, only the overflow is right.
 inline double power_of_two(double x) {
   constexpr double kRound = 0x1.8p52, kLog2 = 0.693147180559945309, kBeyond = 200;
   constexpr int kTerms = 13;
@@ -114,7 +113,7 @@ inline double power_of_two(double x) {
   return sum * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) << 52) + (uint64_t{1023} << 52));
 }
 
-// x, an integer value or NaN, as I: saturated, NaN becomes 0.
+// Converts x, an integer value or NaN, to I: saturates, and NaN becomes 0.
 template <std::integral I>
 inline I saturated(double x) {
   constexpr double low = static_cast<double>(std::numeric_limits<I>::min());

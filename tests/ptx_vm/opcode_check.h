@@ -11,7 +11,7 @@ namespace flatshard::ptx_vm {
 
 struct Form {
   const char* body;
-  uint64_t expected;  // in every lane
+  uint64_t expected;  // the result of every lane
 };
 
 inline void check_forms(const std::vector<Form>& forms) {

@@ -15,11 +15,11 @@ inline constexpr std::array<std::string_view, 8> kReductions{"add", "min", "max"
 void decode_bulk(Decoder& d);
 void decode_tensor_copy(Decoder& d, bool reduces);
 void decode_map_prefetch(Decoder& d);
-// The index in kReductions; kNowhere for a copy.
+// Returns the index in kReductions; kNowhere for a copy.
 uint32_t take_reduction(Decoder& d, bool reduces);
-// A finding unless the kernel may add floats in global memory.
+// Reports a finding unless the kernel may add floats in global memory.
 void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address);
-// A cache hint has no effect; its operand is the last one.
+// Takes a cache hint, which has no effect. Its operand is the last one.
 void take_cache_hint(Decoder& d);
 
 // The targets of a load: its shared-memory address, or with a multicast mask (a 16-bit slot) the same offset

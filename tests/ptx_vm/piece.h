@@ -8,7 +8,7 @@
 
 namespace flatshard::ptx_vm {
 
-// Rows of bytes, `pitch` apart.
+// Rows of bytes, `pitch` bytes apart.
 struct Piece {
   unsigned char* data = nullptr;
   size_t pitch = 0, width = 0, height = 1;
@@ -26,9 +26,9 @@ Piece piece_of(const void* data, size_t bytes);
 
 std::string name_of(const Piece& p);
 
-// The check at the call. Host memory that was not allocated through CUDA is not checked.
+// Checks the memory at the call. Host memory that was not allocated through CUDA is not checked.
 void check_range(const Piece& p, const char* what);
-// The check when the operation runs: the memory is still allocated and no unordered operation accesses it.
+// Checks, when the operation runs, that the memory is still allocated and no unordered operation accesses it.
 void touch(const Piece& p, Past& past, bool writes);
 
 }  // namespace flatshard::ptx_vm

@@ -31,8 +31,8 @@ enum class Space : uint8_t { generic, global, shared, cluster, local, param };  
 // The control flow that the warp's loop handles.
 enum class Flow : uint8_t {
   next,          // run the handler and continue
-  branch,        // to `immediate`
-  branch_table,  // to the target that slot[0] selects from the table `immediate`
+  branch,        // go to `immediate`
+  branch_table,  // go to the target that slot[0] selects from the table `immediate`
   exit,          // the lanes end
   with_others,   // run the handler when all lanes of its mask have arrived
   whole_warp,    // run the handler when all 32 lanes have arrived
@@ -44,16 +44,16 @@ struct Op {
   Handler run = nullptr;
   int64_t immediate = 0;
   std::array<uint32_t, 6> slot{};  // byte offsets into the register file: results, then operands
-  uint32_t guard = kNowhere;       // a predicate
+  uint32_t guard = kNowhere;       // slot of a predicate
   bool guard_negated = false;
   Flow flow = Flow::next;
   uint8_t count = 0;         // elements of a vector, operands of a barrier
   bool wide_address = true;  // the address register has 64 bits
   Space space = Space::generic;
   bool acquires = false, releases = false;
-  bool touches_product = false;  // registers that wgmma uses
+  bool touches_product = false;  // uses registers that wgmma uses, too
   bool is_strong = false;        // volatile, relaxed, acquire, release: not a race with an atomic access
-  uint32_t index = 0;            // of this op in the kernel
+  uint32_t index = 0;            // index of this op in the kernel
 };
 
 enum class Special : uint8_t {
@@ -98,10 +98,10 @@ enum class Special : uint8_t {
   is_explicit_cluster,
 };
 
-std::optional<Special> special_named(std::string_view name);  // "%tid.x"
+std::optional<Special> special_named(std::string_view name);  // parses a name such as "%tid.x"
 
 struct Literal {
-  uint32_t slot, bytes;  // per lane
+  uint32_t slot, bytes;  // bytes per lane
   uint64_t bits;
 };
 
@@ -114,7 +114,7 @@ struct ProductForm {
   std::vector<uint32_t> d{}, a{};  // slots; `a` is empty if a descriptor locates A
   bool is_half = false;            // elements are f16, not bf16
   bool transposed_a = false, transposed_b = false;
-  float sign = 1.0f;  // of the product
+  float sign = 1.0f;  // sign of the product
   uint32_t columns() const { return static_cast<uint32_t>(d.size()) * 2; }
 };
 
@@ -122,7 +122,7 @@ struct Kernel {
   const Module* module = nullptr;
   std::string name;  // demangled
   std::vector<Op> code;
-  std::vector<const Instruction*> instructions;  // by op
+  std::vector<const Instruction*> instructions;  // indexed by op
   std::unique_ptr<ExpandedFunction> expanded;    // owns the instructions if calls were expanded
   std::vector<Literal> literals;
   std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
@@ -137,8 +137,8 @@ struct Kernel {
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
   uint32_t dynamic_shared_align = 16;
   uint32_t shared_shift = 0;          // unused bytes before dynamic shared memory
-  uint32_t max_threads = 0;           // of a block; 0: not declared
-  std::array<uint32_t, 3> cluster{};  // blocks of a cluster; zeros: not declared
+  uint32_t max_threads = 0;           // threads per block; 0: not declared
+  std::array<uint32_t, 3> cluster{};  // blocks per cluster; zeros: not declared
   uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
 
   uint32_t declared_shared_bytes() const { return static_shared_bytes - shared_shift; }
@@ -152,7 +152,7 @@ struct Kernel {
 
 std::string demangled(std::string_view name);
 
-// Where the variables of a module live: name to address.
+// The addresses of the variables of a module, by name.
 class Symbols;
 
 // Decodes one entry of a module. Dynamic shared memory is shifted by `shared_shift` bytes from its alignment.

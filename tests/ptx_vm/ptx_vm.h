@@ -19,21 +19,21 @@ enum class Schedule {
 
 class Counts;
 
-// When asynchronous work runs: bulk copies and warpgroup products.
+// The times at which asynchronous work runs: bulk copies and warpgroup products.
 enum class AsyncTiming {
-  early,   // at issue
-  late,    // when a warp waits for it or nothing else can run
-  random,  // at any time between
+  early,   // runs at issue
+  late,    // runs when a warp waits for it or nothing else can run
+  random,  // runs at any time between
 };
 
-// When stream operations run.
+// The times at which stream operations run.
 enum class WorkOrder {
-  in_order,    // at the call, or when communication before it in the stream has ended
-  comm_late,   // when the host waits; communication only when something waits for it, or at the end
+  in_order,    // runs at the call, or when communication before it in the stream has ended
+  comm_late,   // runs when the host waits; communication only when another operation waits, or at the end
   comm_early,  // communication as soon as events allow, other work when the host waits
   random,      // any ready operation, at any time
 };
-enum class WorkRole { compute, comm };  // the role of a stream; comm: created with the highest priority
+enum class WorkRole { compute, comm };  // role of a stream; comm: created with the highest priority
 
 struct Options {
   Schedule schedule = Schedule::round_robin;
@@ -45,13 +45,13 @@ struct Options {
   WorkOrder stream_order = WorkOrder::in_order;
   std::vector<std::string> may_add_floats{};  // kernels that may use float atomics in global memory
   bool pairwise_mma = false;  // tensor cores add products in pairs first; results must stay within tolerance
-  // Shifts dynamic shared memory by 16 or 128 bytes, to find kernels that assume more alignment than is
-  // guaranteed.
+  // Shifts dynamic shared memory by 16 or 128 bytes, to find kernels that assume more than the guaranteed
+  // alignment.
   uint32_t shared_shift = 0;
-  int arch = 90;  // of the device: 80 or 90. It runs the newest code of a kernel that it supports
+  int arch = 90;  // architecture of the device: 80 or 90. It runs the newest kernel code that it supports
 };
 
-std::string describe(const Options& options);  // as the environment variables that reproduce the run
+std::string describe(const Options& options);  // environment variables that reproduce the run
 
 // Changes take effect at the next launch. Initial values come from PTX_VM_SCHED, PTX_VM_SEED,
 // PTX_VM_RESIDENT, PTX_VM_SHIFT, PTX_VM_ASYNC, PTX_VM_ORDER, PTX_VM_ARCH and PTX_VM_MMA.

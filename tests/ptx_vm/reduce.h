@@ -10,14 +10,14 @@ namespace flatshard::ptx_vm {
 
 struct Warp;
 
-// to[i] = op(to[i], from[i]) for all elements in `bytes` bytes.
+// Computes to[i] = op(to[i], from[i]) for all elements in `bytes` bytes.
 using Combine = void (*)(unsigned char* to, const unsigned char* from, uint64_t bytes);
 
-// Null if the operation does not exist for the type.
+// Returns null if the operation does not exist for the type.
 Combine combine_of(std::string_view operation, Element element);
 
-// To be called before a float is added to global memory by unordered threads or works, which makes the last
-// bits of the sum depend on the order: a finding unless the kernel may do so.
+// Called before unordered threads or works add a float to global memory. The last bits of the sum then depend
+// on the order, which is a finding unless the kernel may do so.
 void check_float_add(const Warp& warp, int lane, uint64_t address);
 
 }  // namespace flatshard::ptx_vm

@@ -10,10 +10,10 @@
 
 namespace flatshard::ptx_vm {
 
-inline constexpr uint32_t kSlotAlignment = 64;  // for vector instructions
+inline constexpr uint32_t kSlotAlignment = 64;  // alignment for vector instructions
 
 struct RegisterSlots {
-  std::vector<uint32_t> slots;  // by register, in declaration order
+  std::vector<uint32_t> slots;  // one slot per register, in declaration order
   uint32_t bytes = 0;           // total size of the slots
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The registers of a block, which its warpgroups redistribute with setmaxnreg. The total is what the block
-// starts with.
+// The registers of a block, which its warpgroups redistribute with setmaxnreg. Their total number is fixed
+// when the block starts.
 
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ class RegisterPool {
   // Gives each thread of the warp `each` registers; the warp waits until they are free.
   void increase(Warp& warp, uint32_t each);
   void decrease(Warp& warp, uint32_t each);
-  // ", which waits for ..." for a waiting warp, else nothing.
+  // Returns ", which waits for ..." for a waiting warp, else "".
   std::string describe(const Warp& warp) const;
 
  private:
@@ -28,7 +28,7 @@ class RegisterPool {
   bool grant(const Request& request);
 
   int64_t free_ = 0;
-  std::vector<uint32_t> each_;  // by warp
+  std::vector<uint32_t> each_;  // registers per thread, by warp
   std::vector<Request> waiting_;
 };
 

@@ -13,21 +13,22 @@
 
 namespace flatshard::ptx_vm {
 
-// The kernel of a host stub. An Error if there is none, or if it contains an unsupported instruction.
+// Returns the kernel of a host stub. Throws an Error if there is none, or if it contains an unsupported
+// instruction.
 const Kernel& kernel_of(const void* host_stub);
 // The device address and size of a __device__ or __constant__ variable; null if it is not registered.
 void* variable_of(const void* host_variable, uint64_t* bytes);
 
 struct LoadedKernel {
-  std::string name, target;  // "sm_80"
+  std::string name, target;  // target is for example "sm_80"
   size_t ops;
-  std::vector<std::string> forms;  // its opcodes with all modifiers, in program order
+  std::vector<std::string> forms;  // opcodes with all modifiers, in program order
 };
 // Decodes all kernels of this program, so that one test finds every unsupported instruction.
 std::vector<LoadedKernel> load_everything();
 
-// While it lives, the kernels whose name contains `name` run as `edit` returns the PTX of their file, to
-// prove that a test notices an error in them.
+// While an object exists, kernels whose name contains `name` run the PTX that `edit` returns for their file.
+// Such tests show that a test notices an error in a kernel.
 class ScopedEdit {
  public:
   using Edit = std::function<std::string(const std::string& ptx)>;
@@ -38,14 +39,15 @@ class ScopedEdit {
 
   struct Edited {
     std::unique_ptr<Module> module;
-    std::map<uint32_t, std::unique_ptr<Kernel>> kernels;  // by shared_shift
+    std::map<uint32_t, std::unique_ptr<Kernel>> kernels;  // keyed by shared_shift
   };
   std::string name;
   Edit edit;
-  std::map<std::string, Edited> edited;  // by the kernel's name
+  std::map<std::string, Edited> edited;  // keyed by the kernel's name
 };
 
-// Hand-written PTX, for tests: the stub to launch its only entry with. The text lives as long as the program.
+// Registers hand-written PTX for tests, and returns the stub that launches its only entry. The text lives as
+// long as the program.
 const void* register_ptx(std::string text);
 
 }  // namespace flatshard::ptx_vm

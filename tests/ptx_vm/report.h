@@ -1,6 +1,6 @@
 #pragma once
-// An error that the machine found in a kernel, and its location: thrown at the instruction, caught by the
-// launch.
+// An error that the machine found in a kernel, and its location. It is thrown at the instruction and caught
+// by the launch.
 
 #include <cstdint>
 #include <exception>
@@ -48,25 +48,25 @@ std::string_view name_of(FindingKind kind);
 
 struct Finding : std::exception {
   FindingKind kind;
-  std::string where;  // file:line, and the calls it was inlined at
+  std::string where;  // file:line, and the calls that inlined it
   std::string text;   // the whole report
   const char* what() const noexcept override { return text.c_str(); }
 };
 
-// A readable address: "byte 1024 of device allocation 3 of 4096 bytes".
+// Makes an address readable: "byte 1024 of device allocation 3 of 4096 bytes".
 std::string describe_address(const Warp& warp, uint64_t address);
 
-std::string describe_address(uint64_t address);  // of global memory
+std::string describe_address(uint64_t address);  // an address in global memory
 
-// Throws the report of what `lane` of this warp did at its current instruction.
+// Throws a report about `lane` of this warp and its current instruction.
 [[noreturn]] void report(FindingKind kind, const Warp& warp, int lane, const std::string& what);
-// Another thread and instruction: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
+// Describes another thread and instruction: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
 std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op);
 
-// Throws the report of a stream operation that is not a running kernel.
+// Throws a report about a stream operation that is not a running kernel.
 [[noreturn]] void report_operation(FindingKind kind, const std::string& operation, const std::string& what);
-// The operation that left this mark in the shadow of memory: "kernel f on stream 2 (comm), block (1,0,0) warp
-// 2 lane 5 at f.cu:52".
+// Describes the operation that left this mark in the shadow of memory: "kernel f on stream 2 (comm), block
+// (1,0,0) warp 2 lane 5 at f.cu:52".
 std::string describe_past(uint64_t mark);
 
 }  // namespace flatshard::ptx_vm

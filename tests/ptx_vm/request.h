@@ -1,6 +1,6 @@
 #pragma once
 // The parts of a memory access while it is checked: the request of one lane or of contiguous lanes, and the
-// memory region. Used by access*.cpp only.
+// memory region. Only access*.cpp uses them.
 
 #include "tests/ptx_vm/access.h"
 #include "tests/ptx_vm/byte_states.h"
@@ -12,7 +12,7 @@ namespace flatshard::ptx_vm {
 struct Request {
   Warp& warp;
   const Op& op;
-  uint32_t bytes;  // of a lane
+  uint32_t bytes;  // bytes per lane
   Access access;
   uint32_t first_lane = 0, lanes = 1;
   bool collides = false;
@@ -23,12 +23,12 @@ struct Request {
 };
 
 struct Region {
-  uint64_t address, bytes;  // generic address of its begin
+  uint64_t address, bytes;  // address: generic address of its first byte
   unsigned char* data;
   unsigned char* state;
-  RaceShadow* races;               // or null
+  RaceShadow* races;               // null if there is none
   bool is_patchy = false;          // may contain bytes that must not be written: gaps, or copies in flight
-  unsigned char* whole = nullptr;  // or null
+  unsigned char* whole = nullptr;  // null if there is none
   bool is_whole(uint64_t offset, uint64_t size) const {
     return whole && whole[offset / kWholeBytes] == kIsWhole &&
            whole[(offset + size - 1) / kWholeBytes] == kIsWhole;
@@ -37,7 +37,7 @@ struct Region {
   void note_written(uint64_t offset) const;
 };
 
-// Scattered lanes in one region, checked together. False if one of them needs the full check.
+// Checks scattered lanes in one region together. Returns false if one of them needs the full check.
 bool pass_scattered(const Request& request, const Region& region, const uint64_t* address, Places* places);
 
 }  // namespace flatshard::ptx_vm

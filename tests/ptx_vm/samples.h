@@ -1,6 +1,6 @@
 #pragma once
 // Small correct kernels, and mutations of them with one error. The mutated line, or the line where the error
-// shows, ends in the comment "finds: NAME".
+// becomes visible, ends in the comment "finds: NAME".
 
 #include <functional>
 #include <string>
@@ -11,25 +11,25 @@
 namespace flatshard::ptx_vm {
 
 struct Sample {
-  std::string name;                         // of the mutation, or of the correct kernel
+  std::string name;                         // name of the mutation, or of the correct kernel
   std::vector<FindingKind> finds{};         // any one of these is expected; empty: no finding
-  std::function<std::vector<float>()> run;  // the results; empty if the launch failed
-  // For a mutation that only changes results: the correct variant to compare with.
+  std::function<std::vector<float>()> run;  // returns the results; empty if the launch failed
+  // The correct variant to compare with, for a mutation that changes only results.
   std::function<std::vector<float>()> right = nullptr;
 };
 
 std::vector<Sample> correct_samples();
 std::vector<Sample> broken_samples();
-// The same on tensor cores.
+// Samples on tensor cores.
 std::vector<Sample> correct_tensor_samples();
 std::vector<Sample> broken_tensor_samples();
 std::vector<Sample> correct_warpgroup_samples();
 std::vector<Sample> broken_warpgroup_samples();
-std::vector<float> expected_warpgroup_product();  // of the first correct one
-std::vector<float> expected_product();            // of the first correct one
+std::vector<float> expected_warpgroup_product();  // result of the first correct one
+std::vector<float> expected_product();            // result of the first correct one
 Sample product_without_swizzle();                 // correct results, but bank conflicts
 
-// Copies in bulk, mbarriers and clusters, for sm_90a.
+// Samples with bulk copies, mbarriers and clusters, for sm_90a.
 std::vector<Sample> correct_bulk_samples();
 std::vector<Sample> broken_bulk_samples();
 

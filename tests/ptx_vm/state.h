@@ -29,7 +29,7 @@ int guarded(Work&& work) {
   return guarded([](void* data) { (*static_cast<std::remove_reference_t<Work>*>(data))(); }, &work);
 }
 
-// What matrix products have taken, for the times of events.
+// The ticks that matrix products have taken, for the times of events.
 uint64_t& product_ticks();
 
 // The queue of a cudaStream_t. An invalid stream is an error.

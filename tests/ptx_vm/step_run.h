@@ -1,6 +1,6 @@
 #pragma once
 // A training step on the machine: bf16 compute, fp32 masters, AdamW, two micro-steps of one sequence on one
-// rank. Its costs, and the least bytes of the formulas of its kernels, matrix products aside.
+// rank. Measures its costs, and the least bytes of the formulas of its kernels, except matrix products.
 
 #include "bench/random_tokens.h"
 #include "tests/ptx_vm/counts.h"
@@ -14,8 +14,8 @@ class StepRun {
   StepRun(const ModelConfig& model, int64_t tokens, const LoraConfig& lora = {},
           const QuantConfig& quant = {});
 
-  Counts count();        // of the next step
-  double least_bytes();  // without adapters
+  Counts count();        // costs of the next step
+  double least_bytes();  // least bytes of a step; excludes adapters
 
  private:
   static constexpr int64_t kMicroSteps = 2;

@@ -1,8 +1,8 @@
 #pragma once
-// Stream queues. An operation runs atomically at a time that Options::stream_order selects, but one that
-// exchanges data with other ranks only starts then, and ends when they have done their part. A Finding that
-// an operation throws propagates from the CUDA call that made it run. There is one host thread; others may
-// only ask whether a milestone is reached.
+// Stream queues. An operation runs atomically at a time that Options::stream_order selects. An operation that
+// exchanges data with other ranks only starts then, and ends when the other ranks have done their part. A
+// Finding that an operation throws propagates from the CUDA call that ran it. There is one host thread; other
+// threads may only ask whether a milestone is reached.
 
 #include <atomic>
 #include <deque>
@@ -19,7 +19,7 @@
 
 namespace flatshard::ptx_vm {
 
-// A position in a stream, and what happened before it.
+// A position in a stream, and the operations that happened before it.
 struct Milestone {
   Point point{};
   Clock clock{};
@@ -34,32 +34,33 @@ struct CapturedPoint {
 
 struct Operation {
   Point point{};
-  Clock clock{};               // what happens before it, itself included
-  std::vector<Point> after{};  // of other streams, before it may run
-  std::string what;            // "copy of 16 bytes"
+  Clock clock{};               // operations that happened before it, including itself
+  std::vector<Point> after{};  // points of other streams that must precede it
+  std::string what;            // a description such as "copy of 16 bytes"
   // Null for a wait. The argument is the activity of this operation.
   std::function<void(Activity& self)> run{};
 };
 
 struct Queue {
-  uint32_t index = 0;  // of the stream, and of its entry in a Clock
-  int number = 0;      // as reports call it: 0 is the default stream
+  uint32_t index = 0;  // index of the stream, and of its entry in a Clock
+  int number = 0;      // number in reports: 0 is the default stream
   int priority = 0;
   bool is_blocking = false;  // synchronizes with the default stream
   WorkRole role = WorkRole::compute;
   bool is_alive = true;
   uint32_t given = 0;             // enqueued operations
   std::atomic<uint32_t> done{0};  // finished operations
-  Clock clock{};                  // of the last enqueued operation
+  Clock clock{};                  // clock of the last enqueued operation
   std::deque<Operation> waiting{};
-  // Whether the operation in flight has ended, the next after the finished ones. Null: there is none.
+  // Whether the operation in flight, the next after the finished ones, has ended. Null: no operation is in
+  // flight.
   std::function<bool()> has_ended{};
   CapturedPoint captured{};  // its position in a capture
 
   Milestone milestone() const { return {{index, given}, clock}; }
 };
 
-std::string name_of(const Queue& queue);  // "stream 2 (comm)"
+std::string name_of(const Queue& queue);  // a name such as "stream 2 (comm)"
 
 class Streams {
  public:
@@ -75,13 +76,13 @@ class Streams {
   void wait(Queue& queue, const Milestone& milestone);
   bool is_done(const Milestone& milestone) { return is_reached(milestone.point); }
 
-  // The host waits for the milestone.
+  // Makes the host wait for the milestone.
   void finish(const Milestone& milestone);
   void finish_all();
-  // Returns whether the milestone is reached; if not, runs one operation towards it, so that repeated polling
+  // Returns whether the milestone is reached. If not, runs one operation towards it, so that repeated polling
   // terminates.
   bool poll(const Milestone& milestone);
-  // To be called by an operation that runs: it stays in flight until this returns true.
+  // Called by a running operation: it stays in flight until `has_ended` returns true.
   void stay_until(std::function<bool()> has_ended);
   // Drops all pending operations, after a finding.
   void drop_all();
@@ -95,7 +96,7 @@ class Streams {
   void run_host_function(const std::function<void()>& work);
 
  private:
-  // To be called by every CUDA function: a finding if the host has modified memory that pending copies read.
+  // Created by every CUDA function: a finding if the host has modified memory that pending copies read.
   struct Visit {
     explicit Visit(Streams& s) : streams(s) { streams.sources_.check(); }
     ~Visit() { streams.sources_.look(); }
@@ -120,11 +121,11 @@ class Streams {
   void host_learns(const Clock& clock);
 
   std::vector<std::unique_ptr<Queue>> queues_;  // the first is the default stream
-  Clock host_;                                  // what happened before the next operation that is enqueued
+  Clock host_;                                  // the operations before the next enqueued operation
   HostSources sources_;
   std::mt19937_64 random_;
   std::thread::id host_thread_ = std::this_thread::get_id();
-  Queue* running_ = nullptr;  // of the operation that runs
+  Queue* running_ = nullptr;  // queue of the running operation
   bool is_idle_ = true;       // later operations do not depend on earlier ones
   int made_ = 0;
   bool runs_host_function_ = false;

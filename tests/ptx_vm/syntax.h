@@ -24,20 +24,20 @@ struct Operand {
   Kind kind = Kind::name;
   std::string_view name;    // a register, symbol or label; the base of an address, empty for an absolute one
   std::string_view second;  // %p1 of %r1|%p1
-  uint64_t bits = 0;        // of a literal
-  int64_t offset = 0;       // of an address, or of symbol+offset
+  uint64_t bits = 0;        // value of a literal
+  int64_t offset = 0;       // offset of an address, or of symbol+offset
   bool negated = false;     // !%p1
   std::vector<Operand> parts;
 };
 
 struct Instruction {
-  std::string_view opcode{};  // with all modifiers: "ld.global.v4.f32"
+  std::string_view opcode{};  // opcode with all modifiers: "ld.global.v4.f32"
   std::string_view guard{};   // the predicate of @%p, or empty
   bool guard_negated = false;
   std::vector<Operand> operands{};
-  int line;                             // of the PTX text
+  int line;                             // line of the PTX text
   int location;                         // index into Module::locations, or -1
-  const Instruction* caller = nullptr;  // the call that this was expanded from (expand.h)
+  const Instruction* caller = nullptr;  // the expanded call that this came from (expand.h)
 };
 
 struct Label {
@@ -47,19 +47,19 @@ struct Label {
 struct Registers {
   std::string_view type;  // "b32", "pred"
   std::string_view name;  // "%r" with count 5 declares %r0 ... %r4
-  int count = -1;         // -1: the name alone
+  int count = -1;         // -1: only the name itself
 };
 
 struct Variable {
   std::string_view space;  // "global", "const", "shared", "local", "param"
   std::string_view name{};
-  std::string_view type{};  // of an element
+  std::string_view type{};  // type of an element
   uint64_t align = 1, bytes = 0;
   bool is_external = false;
   std::vector<uint64_t> initial{};  // elements; the rest is zero
 };
 
-// name: .branchtargets A, B;
+// The targets declared as name: .branchtargets A, B;
 struct BranchTargets {
   std::string_view name;
   std::vector<std::string_view> labels;
@@ -73,7 +73,7 @@ struct Function {
   bool is_entry = false;
   bool has_body = false;
   std::vector<Variable> parameters, results;
-  std::array<uint32_t, 3> cluster{};  // of .reqnctapercluster
+  std::array<uint32_t, 3> cluster{};  // value of .reqnctapercluster
   uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
   uint32_t max_threads = 0;           // product of .maxntid or .reqntid; 0: not declared
   std::vector<Statement> body;
@@ -88,16 +88,16 @@ struct Module {
   std::unordered_map<int, std::string_view> files;
 };
 
-// 80 of "sm_80", 90 of "sm_90a".
+// Returns 80 for "sm_80", 90 for "sm_90a".
 int architecture_of(const Module& module);
 
 // The size of one element of a type such as "f32"; 0 for an unknown type.
 uint64_t bytes_of_type(std::string_view type);
 
-// An Error names the line of the PTX and the unexpected token.
+// Parses a module. An Error names the line of the PTX and the unexpected token.
 std::unique_ptr<Module> parse(std::string text);
 
-// "kernels/adamw.cu:52", with the calls it was inlined into; "PTX line 7" without a .loc.
+// Returns "kernels/adamw.cu:52" and the calls that inlined it; "PTX line 7" without a .loc.
 std::string describe_location(const Module& module, int location, int ptx_line);
 
 }  // namespace flatshard::ptx_vm

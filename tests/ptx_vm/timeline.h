@@ -1,8 +1,8 @@
 #pragma once
 // The happens-before relation of stream operations: kernels, copies, memsets. Operations of a stream are
-// ordered; a wait orders a stream after the work before a record; what the host has waited for happens before
-// everything it enqueues later. The relation does not depend on the order in which the machine runs the
-// operations, so a missing wait is found in any order.
+// ordered. A wait orders a stream after the work before a record. Work that the host has waited for happens
+// before everything that it enqueues later. The relation does not depend on the order in which the machine
+// runs the operations, so a missing wait is found in any order.
 
 #include <cstdint>
 #include <deque>
@@ -32,10 +32,10 @@ void put(Clock& clock, Point p);  // extends the clock to cover p
 // between its first mark and the first mark of the next operation.
 struct Activity {
   Point point{};
-  Clock clock{};     // what happened before it, itself included
-  std::string what;  // "kernel row_sums on stream 2 (comm)"
+  Clock clock{};     // operations that happened before it, including itself
+  std::string what;  // a description such as "kernel row_sums on stream 2 (comm)"
   Mark first_mark = 0;
-  // For kernels, to name threads.
+  // These members name the threads of kernels.
   const Kernel* kernel = nullptr;
   uint32_t grid_x = 0, grid_y = 0, warps_of_block = 0, warps = 0, first_serial = 0;
   Epochs epochs{};
@@ -43,19 +43,19 @@ struct Activity {
 
 class Timeline {
  public:
-  // Begins an operation: later marks belong to it. It is kept until nothing can conflict with it.
+  // Begins an operation, to which later marks belong. It is kept until nothing can conflict with it.
   Activity& begin(Activity activity);
-  // The operation of this mark; null if it happened before everything that runs.
+  // Returns the operation of this mark; null if it happened before everything that runs.
   const Activity* find(Mark mark) const;
-  // The first mark that belongs to no operation before `past`, nor to it.
+  // Returns the first mark after the marks of `past` and of all operations before it.
   Mark end_of(const Activity& past) const;
-  // The accesses of smaller marks happened before `now`.
+  // Returns a mark: accesses with smaller marks happened before `now`.
   Mark settled_before(const Activity& now) const;
-  // Everything that the clock covers happened before all operations to come.
+  // Records that everything covered by the clock happened before all later operations.
   void forget(const Clock& clock);
 
  private:
-  std::deque<Activity> all_;  // in execution order
+  std::deque<Activity> all_;  // sorted by time of execution
 };
 
 Timeline& timeline();
@@ -66,9 +66,9 @@ class Past {
   Past() = default;
   explicit Past(const Activity& now) : now_(&now), settled_(timeline().settled_before(now)) {}
   const Activity& now() const { return *now_; }
-  // The accesses of smaller marks happened before it.
+  // Accesses with smaller marks happened before the operation.
   Mark settled() const { return settled_; }
-  // Whether the earlier operation with this mark happened before it.
+  // Whether the earlier operation with this mark happened before the running one.
   bool holds(Mark mark) {
     if (mark < settled_) return true;
     if (mark - asked_first_ >= asked_count_) ask(mark);

@@ -1,5 +1,5 @@
 #pragma once
-// Runs of the program train on the machine, in the process of the tests.
+// Runs the program train on the machine, in the process of the tests.
 
 #include <string>
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace flatshard::ptx_vm {
 
-// A run's output; what the machine found wrong fails the test.
+// Runs train and returns its output. A finding of the machine fails the test.
 test::Finished train_here(const std::vector<std::string>& arguments, WorkOrder order);
 
 struct Outcome {
-  std::vector<double> losses;  // of the steps, and of the evaluation at the end
+  std::vector<double> losses;  // losses of the steps, and of the evaluation at the end
   std::string weights;
   bool operator==(const Outcome&) const = default;
 };
 
-// Of a run that succeeded on the device and wrote to the folder.
+// The outcome of a run that succeeded on the device and wrote to the folder.
 Outcome outcome_of(const test::Finished& run, const std::string& folder, const std::string& device);
 
 }  // namespace flatshard::ptx_vm

@@ -19,7 +19,7 @@ struct Block;
 
 struct Group {
   uint32_t pc, mask;
-  bool waits = false;  // for other lanes of its warp
+  bool waits = false;  // waits for other lanes of its warp
 };
 
 struct Warp {
@@ -28,33 +28,33 @@ struct Warp {
   unsigned char* registers = nullptr;
   uint32_t active = 0;  // lanes that execute the current op
   Block* block = nullptr;
-  int index = 0;      // in the block
+  int index = 0;      // index in the block
   uint32_t live = 0;  // lanes that have not exited
   State state = State::ready;
   std::vector<Group> groups;  // ordered by pc, at most one per pc
   uint64_t poll_turn = 0;
-  uint64_t executed = 0;  // ops
-  uint32_t current = 0;   // index of the op that runs, for findings
+  uint64_t executed = 0;  // number of ops
+  uint32_t current = 0;   // index of the running op, for findings
   bool polls = false;     // its last op was an unsuccessful poll
 
   uint64_t polled = 0;                               // generic address of the mbarrier it last polled
-  uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster barrier
+  uint64_t cluster_arrivals = 0, cluster_waits = 0;  // numbers of arrivals and waits at the cluster barrier
 
   // State of the race detector.
   uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
-  bool is_async = false;      // not a warp but asynchronous work (async.h)
-  uint32_t async_time = 1;    // the clock of such work
+  bool is_async = false;      // asynchronous work instead of a warp (async.h)
+  uint32_t async_time = 1;    // the clock of asynchronous work
   uint32_t step = 0;          // counts accesses to memory
-  uint32_t epoch = 0;         // number of the present one (race.h); 0: not begun
-  Knowledge known_elsewhere;  // of warps of other blocks
+  uint32_t epoch = 0;         // number of the current epoch (race.h); 0: not begun
+  Knowledge known_elsewhere;  // knowledge about warps of other blocks
   Knowledge observed;         // read by strong accesses, known from the next fence on
   Knowledge fenced;           // known at the last fence, published by strong accesses
-  std::vector<ProxyFence> proxy_fences;  // in order
+  std::vector<ProxyFence> proxy_fences;  // sorted by time
   std::vector<uint32_t>
-      known;  // of each warp of the block: its time that happened before now; [index] is ours
+      known;  // each warp of the block: its time that happened before now; [index] is our own
 
   AsyncCopies copies;
-  std::vector<unsigned char> local, local_state;  // of each lane: local_bytes, ByteState
+  std::vector<unsigned char> local, local_state;  // each lane has local_bytes bytes; the state is a ByteState
 
   template <class T>
   T* lanes(uint32_t slot) const {
@@ -76,7 +76,7 @@ struct Warp {
 // it `polls`, its groups of lanes take turns.
 void run(Warp& warp, uint64_t budget, bool polls);
 
-// body(lane) for every active lane, in order.
+// Calls body(lane) for every active lane, in order.
 template <class Body>
 inline void for_each_lane(uint32_t mask, Body&& body) {
   for (; mask; mask &= mask - 1) body(std::countr_zero(mask));

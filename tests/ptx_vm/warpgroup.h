@@ -16,17 +16,17 @@ namespace flatshard::ptx_vm {
 // The products of one warp that are in flight.
 class Products {
  public:
-  // wgmma.fence: orders the warp's register accesses before its next products.
+  // Executes wgmma.fence, which orders the warp's register accesses before its next products.
   void fence() { fenced_ = clock_; }
-  // Checks and marks the registers of the warp's current op, a product, and issues its work.
+  // Checks and marks the registers of the current op, which is a product, and issues its work.
   void begin(Warp& warp, const ProductForm& form);
   void add(AsyncHandle work) { works_.push_back(std::move(work)); }
   void commit();
   // Waits until at most `groups` groups are in flight.
   void wait(Warp& warp, size_t groups);
-  // An ordinary instruction accesses registers that products use.
+  // Checks an ordinary instruction that accesses registers used by products.
   void access(Warp& warp, const Op& op);
-  // To be called when the warp exits.
+  // Called when the warp exits.
   void end(Warp& warp);
 
   AsyncLine line;
@@ -45,26 +45,27 @@ class Products {
   void retire(const Product& product);
 
   uint64_t clock_ = 1, fenced_ = 0;
-  std::vector<Product> in_flight_;  // in order
-  std::vector<AsyncHandle> works_;  // of those
-  std::deque<size_t> groups_;       // how many products each has; what follows is not committed
+  std::vector<Product> in_flight_;  // sorted by time of issue
+  std::vector<AsyncHandle> works_;  // works of these products
+  std::deque<size_t> groups_;       // number of products in each group; later products are not committed
   std::vector<Register> registers_;
 };
 
 // The warpgroup instructions that the warps of one warpgroup have executed.
 class Warpgroup {
  public:
-  // Checks the warp's current op, and the operands that must be equal in all four warps, against the others.
+  // Checks the warp's current op, and the operands that must be equal in all four warps, against the other
+  // warps.
   void step(Warp& warp, std::array<uint64_t, 3> same = {});
 
  private:
   struct Step {
     uint32_t op;
     std::array<uint64_t, 3> same;
-    int warp;  // the first to arrive
+    int warp;  // the first warp to arrive
   };
   std::deque<Step> steps_;
-  std::array<uint64_t, 4> done_{};  // by each warp
+  std::array<uint64_t, 4> done_{};  // number of steps by each warp
   uint64_t first_ = 0;              // number of steps_[0]
   friend void end_of_warp(Warp& warp);
 };

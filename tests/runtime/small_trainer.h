@@ -1,7 +1,7 @@
 #pragma once
-// A miniature sharded training loop, for tests of streams on any device. Layers are gathered into one ring of
-// slots, their gradients are reduced from another, on three streams. Every record and wait between the
-// streams is a numbered site that can be left out. Released slots are filled with NaN.
+// A miniature sharded training loop, for tests of streams on any device. It has three streams: layers are
+// gathered into one ring of slots, and their gradients are reduced from another. Every record and wait
+// between the streams is a numbered site that can be left out. Released slots are filled with NaN.
 
 #include <array>
 #include <vector>
@@ -17,7 +17,7 @@ class SmallTrainer {
   static constexpr int kNone = -1;
 
   SmallTrainer(Device device, StreamOptions options, int left_out);
-  // The shards after a few steps, as a checkpoint would read them.
+  // Trains a few steps and returns the shards, as a checkpoint would read them.
   std::vector<float> train();
 
  private:

@@ -9,11 +9,11 @@
 
 namespace flatshard::test {
 
-// The kind of the fault, and the run that has it.
+// The kind of a fault, and the run in which it occurs.
 struct Fault {
-  std::string what;  // kill, fail, full
+  std::string what;  // kill, fail or full
   int ranks = 1, on_rank = 0;
-  std::string options{};  // of the run
+  std::string options{};  // options of the run
 };
 
 class Crashes {
@@ -24,18 +24,18 @@ class Crashes {
 
   // Runs with this fault at this call, in a copy of "good".
   Finished crash(const Fault& fault, int call);
-  // The number of calls of a run without a fault.
+  // The number of calls in a run without a fault.
   int calls(const Fault& fault);
-  // The step of the checkpoint that `latest` names: 2, 4 or 6. An Error unless it is complete and equals
-  // that of a run without faults.
+  // The step of the checkpoint named by `latest`: 2, 4 or 6. Throws an Error unless the checkpoint is
+  // complete and equals that of a run without faults.
   int step_left() const;
-  // An Error unless the next run resumes from it, ends like a run without faults and leaves no temporary
-  // files.
+  // Throws an Error unless the next run resumes from it, ends like a run without faults and leaves no
+  // temporary files.
   void check_resumes();
   bool has(const std::string& name) const;
 
-  // Injects the fault into the first call and every `stride`-th after it. Returns how many runs left which
-  // step; an Error names the call.
+  // Injects the fault into the first call and every `stride`-th after it. Returns the number of runs that
+  // left each step. An Error names the call.
   std::map<int, int> sweep(const Fault& fault, int stride);
 
  private:
@@ -44,7 +44,7 @@ class Crashes {
 
   std::string folder_;
   Workshop workshop_;
-  std::map<int, std::string> content_;  // of the checkpoint of each step
+  std::map<int, std::string> content_;  // content of the checkpoint of each step
 };
 
 }  // namespace flatshard::test

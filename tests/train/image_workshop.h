@@ -9,26 +9,26 @@
 
 namespace flatshard::test {
 
-// How workshop_with_images() shows images to a model of this family.
+// The rules by which workshop_with_images() shows images to a model of this family.
 ImageInput input_of(const std::string& family);
 
-// A model of this family, whose text has the sizes of the workshop's config.
+// A model of this family. Its text has the sizes of the workshop's config.
 ModelConfig model_for_workshop(const std::string& family, int64_t vocab = Workshop::kVocab);
 
-// The same, which reads the images of input_of(); the vocabulary has 100 tokens.
+// The same for a model that reads the images of input_of(). The vocabulary has 100 tokens.
 ModelConfig model_for_images(const std::string& family);
 
-// A token file for it, in whose documents there are two images of different sizes, one and none.
+// Writes a token file for this model. Its documents have two images of different sizes, one image and none.
 void write_documents_with_images(const std::string& path, const std::string& family);
 
-// Writes a model whose tokenizer, chat template and rules of images are those of tests/golden/image_folders.
-// Its text has the sizes of the workshop's config, but for the vocabulary, which is returned.
+// Writes a model with the tokenizer, chat template and image rules of tests/golden/image_folders. Its text
+// has the sizes of the workshop's config, except for the vocabulary, whose size is returned.
 int64_t write_seeing_model(const std::string& folder, const std::string& family);
 
-// A workshop with a folder "model".
+// A workshop with this model in the folder "model".
 Workshop workshop_with(const std::string& folder, const ModelConfig& c);
 
-// With model_for_images(), and images.tok of write_documents_with_images().
+// A workshop with model_for_images(), and with images.tok from write_documents_with_images().
 Workshop workshop_with_images(const std::string& folder, const std::string& family);
 
 }  // namespace flatshard::test

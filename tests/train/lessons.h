@@ -1,6 +1,6 @@
 #pragma once
-// A folder with pairs and rollouts that tests learn from, and a config that makes the steps that TRL made of
-// them (tests/golden/preferences.py).
+// A folder with pairs and rollouts that tests train on, and a config that makes the same steps as TRL did
+// with them (tests/golden/preferences.py).
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace flatshard::test {
 
-// A file of tests/golden/preferences.
+// Reads a file of tests/golden/preferences.
 nlohmann::json golden_preferences(const std::string& name);
 
 class Lessons {
@@ -19,7 +19,7 @@ class Lessons {
   // Creates the folder with config.toml, pairs.tok, short_prompts.tok, labels.tok and rollouts.tok.
   explicit Lessons(const std::string& folder);
 
-  // Runs "train config.toml OPTIONS" in the folder; a run that does not resume replaces earlier results.
+  // Runs "train config.toml OPTIONS" in the folder. A run that does not resume replaces earlier results.
   Finished train(int ranks, const std::string& options) const;
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The chat templates that are built in: the files of text/chat/templates/, by name.
+// The built-in chat templates, by name: the files of text/chat/templates/.
 
 #include <map>
 #include <string>

@@ -19,8 +19,8 @@ bool begins_with(const std::vector<int32_t>& whole, const std::vector<int32_t>& 
   return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
 
-constexpr size_t kMostPrefixBytes = size_t{64} << 20;  // that are rendered for the mask of one conversation
-constexpr std::string_view kPlaceholder = "\ue000";    // for private use
+constexpr size_t kMostPrefixBytes = size_t{64} << 20;  // most rendered bytes for the mask of one conversation
+constexpr std::string_view kPlaceholder = "\ue000";    // a private-use character
 
 std::vector<size_t> turns_of_assistant(const Conversation& conversation) {
   std::vector<size_t> turns;
@@ -29,7 +29,7 @@ std::vector<size_t> turns_of_assistant(const Conversation& conversation) {
   return turns;
 }
 
-// A conversation with images.
+// Renders a conversation with images.
 Rendering render_parts(const ChatTemplate& chat_template, const Conversation& conversation,
                        const ChatTemplate::Options& options) {
   try {
@@ -47,7 +47,7 @@ void untrain_images(ChatSample& sample) {
     std::fill(sample.mask.begin() + image.begin, sample.mask.begin() + image.end, uint8_t{0});
 }
 
-// Sorts the spans and joins those that overlap.
+// Sorts the spans and joins overlapping ones.
 void join_spans(std::vector<TextSpan>& spans) {
   std::sort(spans.begin(), spans.end(),
             [](const TextSpan& a, const TextSpan& b) { return a.begin < b.begin; });
@@ -65,7 +65,7 @@ void join_spans(std::vector<TextSpan>& spans) {
 void train_spans(ChatSample& sample, const std::vector<uint32_t>& begins, size_t text_bytes,
                  size_t first_token, std::vector<TextSpan> spans) {
   join_spans(spans);
-  size_t end = text_bytes;  // of the token; tokens that begin at the same byte share it
+  size_t end = text_bytes;  // end of the token; tokens that begin at the same byte share it
   for (size_t t = sample.ids.size(); t-- > first_token;) {
     if (t + 1 < sample.ids.size() && begins[t + 1] > begins[t]) end = begins[t + 1];
     while (!spans.empty() && spans.back().begin >= end) spans.pop_back();
@@ -103,7 +103,7 @@ Rendering ChatEncoder::render(const Conversation& conversation, bool add_generat
                          options_.images->rules);
 }
 
-// Text that is formatted already, and shows as many of the images as it has <image>.
+// Renders text that is formatted already. It shows as many images as it has <image> markers.
 Rendering ChatEncoder::render_text(const std::string& text, const Conversation& conversation) const {
   const Rendering rendering{.text = text};
   if (conversation.images.empty()) return rendering;
@@ -112,7 +112,7 @@ Rendering ChatEncoder::render_text(const std::string& text, const Conversation& 
   return with_image_text(rendering, std::span(conversation.images).first(count), options_.images->rules);
 }
 
-// Where the texts of images are among the tokens.
+// The token ranges of the images' texts.
 std::vector<ImageExtent> ChatEncoder::extents(const Rendering& rendering, const Tokens& tokens,
                                               const std::vector<ShownImage>& images) const {
   std::vector<ImageExtent> found;
@@ -137,8 +137,8 @@ std::vector<ImageExtent> ChatEncoder::extents(const Rendering& rendering, const 
   return found;
 }
 
-// Message text is plain, and the template decides on special tokens, except that a text begins with one BOS
-// if the tokenizer adds one.
+// Message text is plain: only the template writes special tokens. The exception is one BOS at the beginning
+// of a text, if the tokenizer adds one.
 ChatEncoder::Tokens ChatEncoder::tokens(const Rendering& rendering,
                                         const std::vector<ShownImage>& images) const {
   std::vector<TextRange> plain;
@@ -174,8 +174,7 @@ ChatSample ChatEncoder::sample(const ChatRecord& record, const std::string& wher
   }
 }
 
-// Of a prompt and a completion that are texts, both are formatted already: special tokens in them are
-// recognized.
+// A prompt and a completion given as texts are formatted already: special tokens in them are recognized.
 ChatSample ChatEncoder::encoded(const ChatRecord& record) const {
   const Conversation& conversation = record.conversation;
   const bool is_text = conversation.messages.empty();
@@ -231,12 +230,12 @@ void ChatEncoder::train_turns(const Conversation& conversation, const Rendering&
   mask_by_prefixes(conversation, rendering.text.size(), turns, finder, sample);
 }
 
-// What {% generation %} blocks print, of the last turn or of all. Removes the turns that it finds.
+// The text printed by {% generation %} blocks, of the last turn or of all. Removes the turns that it finds.
 std::vector<TextSpan> ChatEncoder::generated_text(const Rendering& rendering,
                                                   std::vector<size_t>& turns) const {
   std::vector<TextSpan> spans = rendering.generated;
   if (options_.train_on == TrainOn::last) {
-    size_t from = 0;  // where the messages before the last turn end
+    size_t from = 0;  // end of the messages before the last turn
     for (const TextSpan& span : rendering.data)
       if (span.message >= 0 && span.message < static_cast<int32_t>(turns[0])) from = std::max(from, span.end);
     std::erase_if(spans, [&](const TextSpan& span) { return span.end <= from; });
@@ -276,7 +275,7 @@ void ChatEncoder::mask_by_prefixes(const Conversation& conversation, size_t text
   }
 }
 
-// A turn that ends right before a special token, and has none itself.
+// True if a turn ends right before a special token and contains none itself.
 bool ChatEncoder::has_untrained_end(const ChatSample& sample) const {
   bool has_special = false;
   for (size_t t = 0; t < sample.ids.size(); ++t) {

@@ -1,11 +1,10 @@
 #pragma once
-// Conversations as samples for training: token ids, and a mask of the trained tokens, which are the answers
-// that the model is to generate, including the token that ends a turn.
+// Conversations as samples for training: token ids, and a mask of the trained tokens. The model is trained on
+// the answers, including the token that ends a turn.
 //
-// The mask comes from the {% generation %} blocks of the template where it has them; else, turn by turn, from
-// where the rendering shows the assistant's messages (turn_finder.h); else from comparing the tokens of the
-// conversation with those of its beginnings, after checking that they begin it. A turn does not change the
-// mask of another.
+// The mask comes from the {% generation %} blocks of the template if it has them. Otherwise each turn is
+// found in the rendering (turn_finder.h). If that fails, the tokens of the conversation are compared with the
+// tokens of its beginnings, after a check that they begin it. No turn changes the mask of another turn.
 
 #include <cstdint>
 #include <optional>
@@ -24,17 +23,17 @@ class TurnFinder;
 struct ChatSample {
   std::vector<int32_t> ids;
   std::vector<uint8_t> mask;          // 1: the token is trained
-  std::vector<ImageExtent> images{};  // whose tokens are never trained
+  std::vector<ImageExtent> images{};  // never trained
 
-  int64_t trained() const;  // how many tokens are
+  int64_t trained() const;  // number of trained tokens
 
   // Reasons for a warning.
   bool double_bos = false;        // template and tokenizer both begin with BOS; one was kept
-  bool rewrites_history = false;  // the template renders earlier turns differently once there are later
-                                  // ones; of many turns a few are compared
+  bool rewrites_history = false;  // the template renders earlier turns differently once later ones follow; if
+                                  // there are many turns, only a few are compared
   bool untrained_end = false;     // a turn is trained without the special token that ends it
-  bool split_prompt = false;      // the tokens of the prompt do not begin those of the whole record, which
-                                  // are trained from the first difference on
+  bool split_prompt = false;  // the prompt's tokens do not begin the record's tokens, which are trained from
+                              // the first difference on
 };
 
 class ChatEncoder {
@@ -42,14 +41,14 @@ class ChatEncoder {
   struct Options {
     TrainOn train_on = TrainOn::assistant;
     JinjaSettings settings = {};
-    std::optional<ImageInput> images = {};  // how the model reads images; without it they are refused
+    std::optional<ImageInput> images = {};  // rules for reading images; without them, images are refused
   };
 
-  // Tokenizer and template must outlive it.
+  // Tokenizer and template must outlive the encoder.
   ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat_template, Options options);
 
-  // The sizes of images must be known. An Error, such as that of a template about roles out of order, begins
-  // with `where`, which names the record.
+  // The sizes of images must be known. An Error, for example about roles out of order, begins with `where`,
+  // which names the record.
   ChatSample sample(const ChatRecord& record, const std::string& where) const;
   // The tokens after which the model answers.
   std::vector<int32_t> prompt(const Conversation& conversation) const;
@@ -57,7 +56,7 @@ class ChatEncoder {
  private:
   struct Tokens {
     std::vector<int32_t> ids;
-    std::vector<uint32_t> begins;  // in the rendering
+    std::vector<uint32_t> begins;  // the byte of the rendering where each token begins
     bool has_bos = false;          // the first id is a BOS that the tokenizer adds
     bool double_bos = false;
     std::vector<ImageExtent> images;

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file of a tokenizer's folder
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // largest file of a tokenizer's folder
 constexpr int64_t kMostTemplateBytes = int64_t{1} << 20;
 constexpr char kConfig[] = "/tokenizer_config.json";
 

@@ -1,7 +1,7 @@
 #pragma once
 // Chat templates: programs in Jinja that turn a conversation into the text that a model was trained on. A
-// rendering says which of its bytes are data, so that no message can inject a special token, and which the
-// model generates.
+// rendering records which of its bytes are data, so that no message can inject a special token, and which
+// bytes the model generates.
 
 #include <memory>
 #include <string>
@@ -15,17 +15,17 @@ namespace flatshard {
 
 using SpecialTokens = std::map<std::string, std::string>;  // bos_token, eos_token, ... -> text
 
-// Bytes of a rendering.
+// A range of bytes of a rendering.
 struct TextSpan {
   size_t begin = 0, end = 0;
-  int32_t message = kOtherData;  // which message they are from
+  int32_t message = kOtherData;  // the message that the bytes come from
 };
 
 struct Rendering {
   std::string text{};
-  std::vector<TextSpan> data{};       // what does not come from the template, in ascending order
-  std::vector<TextSpan> generated{};  // inside {% generation %}
-  std::vector<TextSpan> images{};     // the texts of images, if image_text.h has put them in
+  std::vector<TextSpan> data{};       // text that does not come from the template, in ascending order
+  std::vector<TextSpan> generated{};  // text inside {% generation %}
+  std::vector<TextSpan> images{};     // texts of images, once image_text.h has inserted them
 };
 
 class ChatTemplate {
@@ -37,22 +37,22 @@ class ChatTemplate {
 
   // An Error begins with name:line, here and in render().
   ChatTemplate(std::string_view source, const std::string& name, SpecialTokens tokens);
-  // A template that is built in. An Error for an unknown name lists the built-in ones.
+  // Returns a built-in template. An Error for an unknown name lists the built-in ones.
   static ChatTemplate named(const std::string& name, SpecialTokens tokens);
-  // The template and the special tokens of a folder of Hugging Face transformers: chat_template.jinja, or the
-  // member chat_template of tokenizer_config.json. An Error if it has neither.
+  // Reads the template and the special tokens of a folder of Hugging Face transformers: chat_template.jinja,
+  // or the member chat_template of tokenizer_config.json. Throws an Error if it has neither.
   static ChatTemplate from_folder(const std::string& folder);
 
-  // The built-in template of this name, or that of the file, or with "" the folder's own; in each case with
-  // the special tokens of the folder.
+  // Returns the built-in template of this name, or reads the file, or for "" the folder's own template. The
+  // special tokens are always the folder's.
   static ChatTemplate chosen(const std::string& name_or_file, const std::string& folder);
 
   Rendering render(const Conversation& conversation, const Options& options) const;
   const SpecialTokens& tokens() const { return tokens_; }
   const std::string& source() const { return default_.source; }
-  // Whether renderings may depend on the date of the settings.
+  // Whether renderings may depend on `settings.date`.
   bool prints_date() const;
-  // A hash, in hexadecimal digits, of what renderings depend on besides conversation and options.
+  // A hash, in hexadecimal digits, of everything that renderings depend on besides conversation and options.
   std::string identity() const;
 
  private:

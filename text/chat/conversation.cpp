@@ -51,7 +51,8 @@ JinjaValue value_of(const ordered_json& json, int32_t source) {
   }
 }
 
-// Hugging Face transformers gives templates the reasoning of a message under the names that they read.
+// Names the reasoning of a message "thinking" and "reasoning_content", the names that templates read, as
+// Hugging Face transformers does.
 void name_reasoning(ordered_json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
@@ -86,7 +87,7 @@ void append_messages(const ordered_json& list, const char* field, std::vector<or
   messages.insert(messages.end(), list.begin(), list.end());
 }
 
-// {"from": "human", "value": "..."} as {"role": "user", "content": "..."}
+// Rewrites {"from": "human", "value": "..."} as {"role": "user", "content": "..."}.
 ordered_json renamed(ordered_json turn) {
   if (!turn.is_object() || !turn.contains("from") || !turn.contains("value")) return turn;
   const ordered_json& from = turn["from"];
@@ -126,7 +127,7 @@ std::vector<ordered_json> alpaca_messages(const ordered_json& json) {
   return messages;
 }
 
-// Reads the messages, or the two texts of a record without any.
+// Reads the messages, or the two texts of a record without messages.
 std::vector<ordered_json> read_messages(const ordered_json& json, ChatRecord& record) {
   std::vector<ordered_json> messages;
   if (json.contains("messages")) {

@@ -20,16 +20,16 @@ constexpr int32_t kOtherData = -2;  // the source of data that belongs to no mes
 struct ShownImage {
   size_t message = 0;
   ImageSource source;
-  ImageSize size{};  // of facts_of(source), once it is known
+  ImageSize size{};  // facts_of(source).size, once it is known
 };
 
 struct Conversation {
   std::vector<JinjaValue> messages;             // dictionaries
   std::map<std::string, JinjaValue> variables;  // tools, documents, enable_thinking, ...
-  std::vector<ShownImage> images{};             // in the order in which the messages show them
+  std::vector<ShownImage> images{};             // images in the order of the messages
 
   void add(std::string_view role, std::string_view content);
-  // A message whose text follows images.
+  // Adds a message whose text follows the images.
   void add(std::string_view role, std::string_view content, const std::vector<ImageSource>& shown);
   std::string role(size_t message) const;  // "" if it has none
   Conversation first(size_t messages) const;
@@ -47,15 +47,15 @@ struct Conversation {
 // before them, and `history` a list of earlier turns [["question", "answer"], ...].
 struct ChatRecord {
   Conversation conversation;
-  bool has_prompt = false;         // a record of the third or fourth form: its prompt is not trained
-  size_t prompt_messages = 0;      // how many messages belong to the prompt
-  std::string prompt, completion;  // of the fourth form, which has no messages
+  bool has_prompt = false;         // third or fourth form: the prompt is not trained
+  size_t prompt_messages = 0;      // number of messages in the prompt
+  std::string prompt, completion;  // fourth form, which has no messages
 };
 
 // An Error begins with `where`, which names the file and the line. Paths of images are relative to `folder`.
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder = "");
 
-// The conversation with each content that is a text as a list of one part, which some templates require.
+// Turns each content that is a text into a list of one part, which some templates require.
 Conversation with_parts(Conversation conversation);
 
 }  // namespace flatshard

@@ -72,7 +72,7 @@ ImageSource source_of(const Json& value, const std::string& folder) {
   fail(str("an image has neither bytes nor a path: it ", kForms));
 }
 
-// --- those that the record lists
+// --- images listed by the record
 
 bool names_picture(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -136,7 +136,7 @@ bool has_part_without_source(std::vector<Json>& messages) {
   return found;
 }
 
-// Appends the text as parts, with an image part for each marker. Returns how many.
+// Appends the text as parts, with an image part for each marker. Returns the number of image parts.
 size_t append_marked(const std::string& text, Json& parts) {
   size_t count = 0, begin = 0;
   for (size_t at; (at = text.find(kMarker, begin)) != text.npos; begin = at + kMarker.size(), ++count) {
@@ -147,7 +147,7 @@ size_t append_marked(const std::string& text, Json& parts) {
   return count;
 }
 
-// Replaces the markers of a message by image parts. Returns how many.
+// Replaces the markers of a message by image parts. Returns the number of image parts.
 size_t replace_markers(Json& message) {
   Json* const content = content_of(message);
   if (!content || text_of(message, "role") == "assistant") return 0;
@@ -165,7 +165,7 @@ size_t replace_markers(Json& message) {
   return count;
 }
 
-// Shows the images before the text of a message.
+// Inserts the images before the text of a message.
 void show_first(size_t count, Json& message) {
   Json* const content = content_of(message);
   check(content && (content->is_string() || content->is_array()),

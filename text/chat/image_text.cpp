@@ -32,18 +32,18 @@ ImageLayout layout_of_shown(const ImageRules& rules, const ShownImage& image) {
   }
 }
 
-// Whether the text begins with neither white space nor what could be a special token.
+// Whether the text begins with neither white space nor a possible special token.
 bool touches(std::string_view text) {
   if (text.empty() || text.front() == '<') return false;
   size_t at = 0;
   return !is_space(next_code_point(text, at));
 }
 
-// Positions of a text, while parts of it are replaced in ascending order.
+// Maps positions of a text while parts of it are replaced in ascending order.
 class Positions {
  public:
   void replace(size_t end, size_t new_end) { ends_.push_back({end, new_end}); }
-  // The new position of one that no replacement covers.
+  // The new value of a position that no replacement covers.
   size_t of(size_t position) const {
     const auto after = std::partition_point(ends_.begin(), ends_.end(),
                                             [=](const auto& end) { return end.first <= position; });
@@ -57,7 +57,7 @@ class Positions {
   }
 
  private:
-  std::vector<std::pair<size_t, size_t>> ends_;  // of parts, before and after
+  std::vector<std::pair<size_t, size_t>> ends_;  // ends of the replaced parts, before and after
 };
 
 }  // namespace

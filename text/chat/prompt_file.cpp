@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-// The text of a message, or of its parts; nothing if it has none, such as one that only calls tools.
+// The text of a message, or of its parts; nothing if it has no text, for example if it only calls tools.
 std::string text_of(const JinjaValue& message) {
   const JinjaValue* const content = message.dict().find("content");
   if (content == nullptr) return "";

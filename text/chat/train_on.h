@@ -1,5 +1,5 @@
 #pragma once
-// Which tokens of a conversation are trained.
+// The choice of trained tokens in a conversation.
 
 #include <array>
 
@@ -7,7 +7,7 @@
 
 namespace flatshard {
 
-// The assistant's turns, the last of them, or all tokens.
+// The assistant's turns, its last turn, or all tokens.
 enum class TrainOn { assistant, last, all };
 constexpr auto value_names(TrainOn) { return std::array{"assistant", "last", "all"}; }
 

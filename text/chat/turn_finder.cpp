@@ -10,23 +10,23 @@
 namespace flatshard {
 namespace {
 
-constexpr size_t kMostComparisons = 8;                   // of a conversation with its beginnings
-constexpr size_t kMostRenderedBytes = size_t{64} << 20;  // of its beginnings, for turns with an unclear end
-constexpr std::string_view kPlaceholder = "\ue000";      // for private use
+constexpr size_t kMostComparisons = 8;  // most comparisons of a conversation with its beginnings
+constexpr size_t kMostRenderedBytes = size_t{64} << 20;  // most bytes of rendered beginnings
+constexpr std::string_view kPlaceholder = "\ue000";      // a private-use character
 
-// The first data that ends behind this byte.
+// The first data that ends after this byte.
 auto data_behind(const Rendering& rendering, size_t byte) {
   return std::partition_point(rendering.data.begin(), rendering.data.end(),
                               [byte](const TextSpan& span) { return span.end <= byte; });
 }
 
-// Where the rendering shows the text of each message, from its first to its last byte. Templates repeat some
-// of it later, such as the name of a tool beside what the tool returns; that does not count. A message of
-// which different texts are shown in several places has none.
+// The text of each message in the rendering, from its first to its last byte. Templates repeat some text
+// later, such as the name of a tool beside the tool's result; repetitions do not count. A message has no text
+// if the rendering shows different parts of it in several places.
 std::vector<std::optional<TextSpan>> texts_of_messages(const Rendering& rendering, size_t messages) {
   std::vector<std::optional<TextSpan>> texts(messages);
   std::vector<bool> is_scattered(messages);
-  int32_t open = kOtherData;  // the message whose text goes on
+  int32_t open = kOtherData;  // the message whose text continues
   for (const TextSpan& span : rendering.data) {
     if (span.message < 0 || static_cast<size_t>(span.message) >= messages) {
       open = kOtherData;
@@ -62,12 +62,12 @@ size_t bytes_of_texts(const JinjaValue& value) {
   return bytes;
 }
 
-// The conversation with another content in some messages.
+// Copies the conversation, with a placeholder as the content of some messages.
 Conversation with_placeholders(Conversation conversation, const std::vector<size_t>& messages) {
   for (const size_t i : messages) {
     JinjaValue::Pairs pairs = conversation.messages[i].dict().pairs;
     pairs.emplace_back(SourcedText("content"), SourcedText(kPlaceholder, static_cast<int32_t>(i)));
-    conversation.messages[i] = JinjaValue::dict(pairs);  // in which the last of two contents counts
+    conversation.messages[i] = JinjaValue::dict(pairs);  // the last of two contents counts
   }
   return conversation;
 }
@@ -104,7 +104,7 @@ std::vector<TextSpan> TurnFinder::find(std::vector<size_t>& turns) {
   return spans;
 }
 
-// An empty rendering if the template refuses the conversation.
+// Returns an empty rendering if the template refuses the conversation.
 Rendering TurnFinder::try_render(const Conversation& conversation, bool add_generation_prompt) const {
   try {
     return render_(conversation, add_generation_prompt);
@@ -113,19 +113,19 @@ Rendering TurnFinder::try_render(const Conversation& conversation, bool add_gene
   }
 }
 
-// The rendering of one of the conversation's beginnings; an empty one if there were too many.
+// Renders a beginning of the conversation. Returns an empty rendering if too many bytes have been rendered.
 Rendering TurnFinder::beginning(const Conversation& until) {
   rendered_ += rendering_.text.size();
   return rendered_ > kMostRenderedBytes ? Rendering{} : try_render(until, false);
 }
 
-// What the template adds to the text of the conversation to ask for an answer.
+// The text that the template appends to the conversation to ask for an answer.
 std::string TurnFinder::prompt_after(const Conversation& conversation, const std::string& text) const {
   const std::string asking = try_render(conversation, true).text;
   return asking.starts_with(text) ? asking.substr(text.size()) : "";
 }
 
-// A template may end a conversation otherwise than it goes on, or ask for no answer after one.
+// A template may end a conversation differently from how it continues one, or add no prompt after an answer.
 void TurnFinder::find_generation_prompt(size_t last_turn) {
   prompt_ = prompt_after(conversation_, rendering_.text);
   if (prompt_.empty() && last_turn > 0) {
@@ -138,13 +138,13 @@ void TurnFinder::find_generation_prompt(size_t last_turn) {
     opening_ = encoding.ids.size() > 1 ? encoding.begins[1] : prompt_.size();
 }
 
-// How much of the generation prompt is there in the rendering.
+// The number of bytes of the generation prompt that the rendering has at `at`.
 size_t TurnFinder::common_with_prompt(size_t at) const {
   return common_length(prompt_, std::string_view(rendering_.text).substr(at));
 }
 
-// Finds where the text of turns would be that show none, such as empty ones: where a rendering with a
-// placeholder in each shows that. It must differ by nothing else.
+// Finds positions for turns that show no text, such as empty ones. A rendering with a placeholder in each of
+// them shows where their texts would be; it must not differ otherwise.
 void TurnFinder::place_empty_turns(const std::vector<size_t>& turns, Texts& texts) const {
   std::vector<size_t> hidden;
   std::copy_if(turns.begin(), turns.end(), std::back_inserter(hidden),
@@ -163,7 +163,8 @@ void TurnFinder::place_empty_turns(const std::vector<size_t>& turns, Texts& text
   }
   others += marked.text.substr(done);
   if (others != rendering_.text) return;
-  std::vector<int> times(texts.size());  // that a message is shown: its place is known only if it is one
+  // Counts how often each message is shown. A position is known only if its message is shown once.
+  std::vector<int> times(texts.size());
   for (const TextSpan& span : found)
     texts[static_cast<size_t>(span.message)] =
         ++times[static_cast<size_t>(span.message)] == 1 ? std::optional(span) : std::nullopt;
@@ -179,8 +180,8 @@ size_t TurnFinder::token_end(size_t token) const {
   return token + 1 < tokens_.begins.size() ? tokens_.begins[token + 1] : rendering_.text.size();
 }
 
-// With the special tokens that end the turn, or, where none does, with the text that does. Nothing where the
-// end is unknown.
+// The span of a turn, with the special tokens that end it or, if there are none, the text that ends it.
+// Nothing if the end is unknown.
 std::optional<TextSpan> TurnFinder::span_of(size_t turn, TextSpan text) {
   std::optional<Tail> tail;
   if (may_run_on(text)) tail = tail_of(turn, text);
@@ -198,8 +199,8 @@ std::optional<TextSpan> TurnFinder::span_of(size_t turn, TextSpan text) {
   return end ? std::optional(TextSpan{begin_of(text), *end, text.message}) : std::nullopt;
 }
 
-// Whether the last of the message's data may be a repetition that belongs to the next message: there is a
-// special token before them, and they are in the text before that.
+// Whether the last of the message's data may be a repetition that belongs to the next message: a special
+// token precedes it, and the message's earlier text contains it.
 bool TurnFinder::may_run_on(const TextSpan& text) const {
   const auto last =
       std::prev(std::partition_point(rendering_.data.begin(), rendering_.data.end(),
@@ -215,8 +216,8 @@ bool TurnFinder::may_run_on(const TextSpan& text) const {
   return false;
 }
 
-// Where the generation prompt before the text ends, or what the turn has of it: a template may add to the
-// prompt, such as the beginning of thoughts, which a turn without thoughts does not have.
+// The end of the generation prompt before the text, or of the part of it that the turn has. A template may
+// add text to the prompt, such as the beginning of thoughts, that a turn without thoughts lacks.
 size_t TurnFinder::begin_of(const TextSpan& text) const {
   const auto own = data_behind(rendering_, text.begin);
   const size_t before = own == rendering_.data.begin() ? 0 : std::prev(own)->end;
@@ -227,8 +228,8 @@ size_t TurnFinder::begin_of(const TextSpan& text) const {
   return at == header.npos ? text.begin : std::min(text.begin, before + at + common_with_prompt(before + at));
 }
 
-// How much of what follows the message's text ends the turn: what follows it, too, where the conversation
-// ends with the turn. There the text is all that is the message's: it may shorten this one.
+// Compares the bytes after the message's text with those in a conversation that ends with this turn: equal
+// bytes end the turn. That conversation also shows the message's whole text, so it may shorten `text`.
 TurnFinder::Tail TurnFinder::tail_of(size_t turn, TextSpan& text) {
   Conversation until = conversation_.first(turn + 1);
   if (text.begin == text.end) until = with_placeholders(std::move(until), {turn});
@@ -247,7 +248,8 @@ TurnFinder::Tail TurnFinder::tail_of(size_t turn, TextSpan& text) {
   return {common, common == ending.size()};
 }
 
-// The same where data follow at `next`. Equal template text between messages ends a turn alike.
+// Finds the tail of a turn if other data follow at `next`. Equal template text between messages ends a turn
+// alike.
 TurnFinder::Tail TurnFinder::tail_before(size_t next, size_t turn, TextSpan text) {
   const std::string between = rendering_.text.substr(text.end, next - text.end);
   if (turn + 1 == conversation_.messages.size()) return {between.size(), true};
@@ -260,8 +262,8 @@ TurnFinder::Tail TurnFinder::tail_before(size_t next, size_t turn, TextSpan text
   return tails_[between] = tail;
 }
 
-// A turn of which no text is shown, between messages that are: from the only generation prompt between them
-// to the special token with which the conversation would end.
+// Finds a turn that shows no text, between messages that do. It goes from the only generation prompt between
+// them to the special token with which the conversation would end.
 std::optional<TextSpan> TurnFinder::hidden_turn(size_t turn, const Texts& texts) {
   const bool is_last = turn + 1 == texts.size();
   if (opening_ == 0 || turn == 0 || is_shown(turn) || !texts[turn - 1] || (!is_last && !texts[turn + 1]))
@@ -287,9 +289,9 @@ std::optional<TextSpan> TurnFinder::hidden_turn(size_t turn, const Texts& texts)
   return {};
 }
 
-// Compares up to the end of a turn's text: what a template prints at the end of a conversation is no history.
-// Of many turns it tries those that are shown in part, if there are any, because templates drop text of
-// earlier turns.
+// Compares up to the end of a turn's text: the text printed at the end of a conversation is not history. If
+// there are many turns, it tries only the partly shown ones, if any, because templates drop text of earlier
+// turns.
 bool TurnFinder::rewrites_history(std::vector<size_t> turns) const {
   if (turns.size() < 2) return false;
   turns.pop_back();
@@ -316,7 +318,7 @@ bool TurnFinder::rewrites_history(std::vector<size_t> turns) const {
   return false;
 }
 
-// Whether there are data of the message.
+// Whether the rendering shows data of the message.
 bool TurnFinder::is_shown(size_t turn) const {
   return std::any_of(rendering_.data.begin(), rendering_.data.end(),
                      [&](const TextSpan& span) { return span.message == static_cast<int32_t>(turn); });

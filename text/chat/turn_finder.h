@@ -1,8 +1,8 @@
 #pragma once
-// Where a rendering of a template without {% generation %} blocks shows the turns of the assistant. A turn
-// goes from the end of the generation prompt to the special token that ends it. Both follow from where the
-// message's data are in the rendering, and from a few renderings of the conversation's beginnings. Turns do
-// not depend on each other.
+// Finds the assistant's turns in a rendering of a template without {% generation %} blocks. A turn goes from
+// the end of the generation prompt to the special token that ends it. Both follow from the positions of the
+// message's data in the rendering and from a few renderings of the conversation's beginnings. Turns do not
+// depend on each other.
 
 #include <functional>
 #include <map>
@@ -19,32 +19,32 @@ namespace flatshard {
 struct RenderedTokens {
   const std::vector<int32_t>& ids;
   const std::vector<uint32_t>& begins;
-  size_t first;  // the first token that is from the text
+  size_t first;  // the first token of the text
 };
 
 class TurnFinder {
  public:
   using Render = std::function<Rendering(const Conversation& conversation, bool add_generation_prompt)>;
 
-  // All must outlive it.
+  // The arguments must outlive the object.
   TurnFinder(const Conversation& conversation, const Rendering& rendering, const RenderedTokens& tokens,
              const Tokenizer& tokenizer, Render render);
 
-  // Where the turns are, which are messages of the assistant. Removes those that it finds.
+  // Returns the spans of the turns, which are messages of the assistant. Removes the turns that it finds.
   std::vector<TextSpan> find(std::vector<size_t>& turns);
 
   // Whether the template renders turns differently once there are later messages. A rendering takes as long
   // as the conversation, so of many turns it tries only a few.
   bool rewrites_history(std::vector<size_t> turns) const;
 
-  // Why a turn that was not found is hidden, for an error: "it shows no text of the message".
+  // The reason why a turn was not found, for an error: "it shows no text of the message".
   std::string why_hidden(size_t turn) const;
 
  private:
-  using Texts = std::vector<std::optional<TextSpan>>;  // of messages
+  using Texts = std::vector<std::optional<TextSpan>>;  // the text of each message
   struct Tail {
     size_t bytes = 0;
-    bool is_whole = false;  // whether the turn ends with them, and not later
+    bool is_whole = false;  // the turn ends after these bytes
   };
 
   Rendering try_render(const Conversation& conversation, bool add_generation_prompt) const;
@@ -68,10 +68,10 @@ class TurnFinder {
   const RenderedTokens& tokens_;
   const Tokenizer& tokenizer_;
   Render render_;
-  std::string prompt_;                 // that asks for an answer
-  size_t rendered_ = 0;                // bytes of beginnings
-  size_t opening_ = 0;                 // bytes of the special token that begins it
-  std::map<std::string, Tail> tails_;  // of the template text between messages
+  std::string prompt_;                 // text that asks for an answer
+  size_t rendered_ = 0;                // bytes of rendered beginnings
+  size_t opening_ = 0;                 // bytes of the special token that begins the prompt
+  std::map<std::string, Tail> tails_;  // keyed by the template text between messages
 };
 
 }  // namespace flatshard

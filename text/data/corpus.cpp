@@ -40,8 +40,8 @@ class Lines {
   bool has_break_ = false;
 };
 
-// One pass over a JSON value: checks it, and keeps the keys of the object and the text of one field. A parsed
-// value would not show that a key appears twice.
+// Scans a JSON value once: checks it, and keeps the keys of the object and the text of one field. A parsed
+// value would not reveal a repeated key.
 class ObjectScan : public nlohmann::json_sax<Json> {
  public:
   ObjectScan(const std::string& text, std::string_view field, const std::string& where)
@@ -49,14 +49,14 @@ class ObjectScan : public nlohmann::json_sax<Json> {
         where_(where),
         opens_only_(text.find_first_not_of(" \t\r") == text.find_last_not_of(" \t\r") &&
                     text.find('{') != text.npos) {
-    const size_t zero = text.find('\0');  // where the parser would stop
+    const size_t zero = text.find('\0');  // the parser would stop here
     check(zero == text.npos, where, ": is not valid JSON (at byte ", zero + 1, " of the line)");
     Json::sax_parse(text, this);
     check(kind_ == std::string_view("object"), where, ": is JSON of type ", kind_, ", must be an object");
   }
 
-  const std::vector<std::string>& keys() const { return keys_; }  // of members other than null
-  // The type of the field; "" if there is none.
+  const std::vector<std::string>& keys() const { return keys_; }  // keys of members that are not null
+  // The type of the field; "" if the field is missing.
   std::string_view field_kind() const { return field_kind_; }
   std::string field_text() { return std::move(field_text_); }
 
@@ -123,8 +123,8 @@ class ObjectScan : public nlohmann::json_sax<Json> {
   std::string_view field_;
   const std::string& where_;
   bool opens_only_;                                     // the line is a { alone
-  std::vector<std::unordered_set<std::string>> names_;  // by open object
-  int64_t depth_ = 0;                                   // of objects and arrays
+  std::vector<std::unordered_set<std::string>> names_;  // names in each open object
+  int64_t depth_ = 0;                                   // nesting of objects and arrays
   const char* kind_ = "";
   std::vector<std::string> keys_;
   bool at_field_ = false;  // the next value at depth 1 is the field's

@@ -67,7 +67,7 @@ void write_values(const TokenColumn& column, const LaneUnit& unit, const int32_t
   }
 }
 
-// The ends of an image's frames among the patches, behind the last end of the images before it.
+// Writes the ends of an image's frames, as patch indices, behind the last end of the images before it.
 void write_frames(const LaneImage& image, int32_t* last_end, int64_t patches) {
   for (const ImageFrame& frame : layout_of(image).frames) {
     patches += frame.patches();
@@ -75,7 +75,7 @@ void write_frames(const LaneImage& image, int32_t* last_end, int64_t patches) {
   }
 }
 
-// Where the image tokens of an image are in the lane.
+// Writes the positions of an image's tokens in the lane.
 void write_rows(const LaneImage& image, const int32_t* tokens, int32_t* rows) {
   const ImageExtent& extent = image.image.extent;
   int64_t found = 0;

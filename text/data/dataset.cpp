@@ -23,7 +23,7 @@ Json parse(const std::string& manifest) {
   return parsed.is_object() ? parsed : Json::object();
 }
 
-// "" unless the object has this member and it is text: manifests are untrusted.
+// Returns "" unless the object has this member and it is text: manifests are untrusted.
 std::string text_of(const Json& object, const char* name) {
   if (!object.is_object()) return "";
   const auto found = object.find(name);

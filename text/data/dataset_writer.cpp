@@ -10,11 +10,11 @@
 namespace flatshard {
 namespace {
 
-// Records that are encoded together.
+// Limits of a batch, whose records are encoded together.
 constexpr size_t kBatchRecords = 4096;
 constexpr size_t kBatchBytes = size_t{8} << 20;
 
-// How often the group at this index is written: floor(weight * n) times for the first n together.
+// The number of copies of the group at this index: the first n groups have floor(weight * n) copies in total.
 int64_t copies(int64_t index, double weight) {
   const auto among_first = [weight](int64_t n) {
     return static_cast<int64_t>(std::floor(weight * static_cast<double>(n)));
@@ -111,7 +111,7 @@ bool DatasetWriter::is_dropped(const Member& member) {
   return !is_trained;
 }
 
-// Gives the rollouts of a group their advantages, also by the rewards of those that are dropped.
+// Computes the advantages of a group of rollouts. The rewards of dropped rollouts count, too.
 void DatasetWriter::compare_rewards() {
   if (name_of_group_.empty()) return;
   std::vector<double> rewards;
@@ -137,7 +137,7 @@ void DatasetWriter::write_group() {
       const RolloutValues& values = member.made.values;
       for (float label = member.made.label; const Sample& sample : member.made.documents) {
         std::vector<float> advantages = values.advantages;
-        if (member.made.label != 0)  // of the first document
+        if (member.made.label != 0)  // the label belongs to the first document
           advantages.assign(static_cast<size_t>(trained_in(sample)), std::exchange(label, 0.0f));
         writer.add_document(sample.tokens, sample.trained, sample.images,
                             {.logprobs = values.logprobs, .advantages = advantages});

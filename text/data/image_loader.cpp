@@ -56,7 +56,7 @@ struct ImageLoader::Load {
     values_at.push_back(value_count);
     patches_at.push_back(patch_count);
   }
-  // Memory of its own, for images that are expected.
+  // Allocates buffers for images that are loaded ahead.
   void allocate() {
     own_patches.resize(static_cast<size_t>(values_at.back()));
     own_positions.resize(
@@ -69,12 +69,12 @@ struct ImageLoader::Load {
   }
 
   std::vector<LaneImage> images;
-  std::vector<int64_t> values_at, patches_at;  // of each image, and the ends
+  std::vector<int64_t> values_at, patches_at;  // start offset of each image, and the end
   float* patches = nullptr;
   int32_t* positions = nullptr;
   std::vector<float> own_patches;
   std::vector<int32_t> own_positions;
-  size_t begun = 0, done = 0;  // images; guarded by the loader's mutex
+  size_t begun = 0, done = 0;  // numbers of images; guarded by the loader's mutex
   std::vector<std::exception_ptr> errors;
 };
 
@@ -104,7 +104,7 @@ void ImageLoader::work() {
   }
 }
 
-// Loads the next image that nobody has begun, without the lock.
+// Loads the next image that no thread has begun, without holding the lock.
 void ImageLoader::run_one(Load& load, std::unique_lock<std::mutex>& lock) {
   const size_t i = load.begun++;
   if (load.begun == load.images.size())

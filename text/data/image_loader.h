@@ -1,7 +1,7 @@
 #pragma once
-// Loads the images of lanes: reads their files, decodes them and cuts them into patches. A few threads do so
-// for the lanes that are expected next, while the step computes. What is loaded depends on the images alone,
-// not on what was expected. Threads start with the first image that is expected.
+// Loads the images of lanes: reads their files, decodes them and cuts them into patches. A few threads load
+// the images of expected lanes while the step computes; they start with the first expected image. Results
+// depend on the images alone, not on expectations.
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace flatshard {
 
 // An image of a lane, in the order of the lane's tokens.
 struct LaneImage {
-  const TokenFile* file = nullptr;  // which has images
+  const TokenFile* file = nullptr;  // a file with images
   TokenImage image;
-  int64_t at = 0;  // where its tokens begin in the lane
+  int64_t at = 0;  // position in the lane of its first token
 };
 
-// How its model sees it. An Error if the token file says otherwise.
+// Computes how the model sees the image. Throws an Error if the token file contradicts it.
 ImageLayout layout_of(const LaneImage& image);
 
 class ImageLoader {
@@ -36,7 +36,7 @@ class ImageLoader {
   // Begins to load the images that the next load() of the lane is likely to want.
   void expect(int64_t lane, std::vector<LaneImage> images);
   // Writes the patches of all images and their positions (image_rules.h). An Error names the image and its
-  // record; of several it is the first one's.
+  // record; if several fail, it is the Error of the first one.
   void load(int64_t lane, std::vector<LaneImage> images, float* patches, int32_t* positions);
 
  private:
@@ -45,10 +45,10 @@ class ImageLoader {
   void work();
   void run_one(Load& load, std::unique_lock<std::mutex>& lock);
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable has_work_, image_done_;
-  std::deque<std::shared_ptr<Load>> queue_;            // those with an image that nobody has begun
-  std::map<int64_t, std::shared_ptr<Load>> expected_;  // by lane
+  std::deque<std::shared_ptr<Load>> queue_;            // loads with images that no thread has begun
+  std::map<int64_t, std::shared_ptr<Load>> expected_;  // keyed by lane
   bool ends_ = false;
   std::vector<std::thread> threads_;
 };

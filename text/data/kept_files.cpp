@@ -25,7 +25,7 @@ constexpr size_t kHashDigits = 16;
 // A name such as "chats.jsonl.0123456789abcdef.tok.logprobs", taken apart.
 struct KeptName {
   std::string of, token_file;  // "chats.jsonl", "chats.jsonl.0123456789abcdef.tok"
-  bool is_reference = false;   // then token_file is what it was made of
+  bool is_reference = false;   // true: the reference was made of token_file
 };
 
 bool is_hash(const std::string& text) {
@@ -34,7 +34,7 @@ bool is_hash(const std::string& text) {
          });
 }
 
-// Whether the name is that of a kept file.
+// Whether `name` is the name of a kept file. If so, fills in `parsed`.
 bool parse_name(const std::string& name, KeptName& parsed) {
   fs::path rest = name;
   parsed.is_reference = rest.extension() == ".reference";
@@ -47,7 +47,7 @@ bool parse_name(const std::string& name, KeptName& parsed) {
   return hashed.has_extension() && is_hash(hashed.extension().string().substr(1));
 }
 
-// Why no run uses a token file; "" if one may.
+// The reason why no run uses a token file; "" if a run may use it.
 std::string why_tokens_unused(const std::string& tokens, const fs::path& text) {
   const std::string manifest = manifest_of(tokens);
   for (const std::string& input : inputs_of_manifest(manifest)) {
@@ -59,7 +59,7 @@ std::string why_tokens_unused(const std::string& tokens, const fs::path& text) {
   return stale.empty() ? "" : "its text has changed";
 }
 
-// Why no run uses a reference.
+// The reason why no run uses a reference; "" if a run may use it.
 std::string why_reference_unused(const std::string& path, const fs::path& tokens) {
   if (!fs::exists(tokens)) return tokens.string() + " is gone";
   const auto identity = parse_json_or_discard<nlohmann::json>(identity_of_column(path));
@@ -92,7 +92,7 @@ void add_files_of(const fs::path& where, const fs::path& folder, std::vector<Kep
   for (const fs::directory_entry& entry : fs::directory_iterator(where, none)) {
     KeptName name;
     if (!entry.is_regular_file(none) || !parse_name(entry.path().filename().string(), name)) continue;
-    // Beside a text others may have files of such names.
+    // The user may have other files with such names beside a text.
     if (where == folder && !fs::exists(folder / name.of)) continue;
     found.push_back({.path = entry.path().string(),
                      .bytes = static_cast<int64_t>(entry.file_size()),
@@ -126,7 +126,7 @@ void make_kept_folder(const std::string& path, const std::string& remedy) {
 }
 
 void note_use(const std::string& path) {
-  std::error_code none;  // of a folder that cannot be written
+  std::error_code none;  // ignored: the folder may be read-only
   if (is_kept(path)) fs::last_write_time(path, fs::file_time_type::clock::now(), none);
 }
 

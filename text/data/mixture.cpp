@@ -12,7 +12,7 @@ Mixture::Mixture(const std::vector<int64_t>& weights) : sums_{0} {
 }
 
 int64_t Mixture::left_of(size_t begin, size_t middle, size_t end, int64_t count) const {
-  using Wide = unsigned __int128;  // of two factors below 2^62
+  using Wide = unsigned __int128;  // holds a product of two factors below 2^62
   const auto left = static_cast<Wide>(sums_[middle] - sums_[begin]),
              both = static_cast<Wide>(sums_[end] - sums_[begin]);
   return static_cast<int64_t>((2 * static_cast<Wide>(count) * left + both) / (2 * both));

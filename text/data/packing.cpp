@@ -23,7 +23,7 @@ int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rul
 
 namespace {
 
-// The images of documents, which are asked for in order.
+// The images of documents, which must be requested in order.
 class ImagesOfDocuments {
  public:
   explicit ImagesOfDocuments(const TokenFile& file) : file_(file) {
@@ -44,7 +44,7 @@ class ImagesOfDocuments {
   size_t next_ = 0;
 };
 
-// How many patches the images have; nothing if some of their tokens are not in the piece.
+// The number of patches of the images; nothing if some of their tokens are not in the piece.
 std::optional<int64_t> patches_in(std::span<const ImageExtent> images, Piece piece) {
   int64_t patches = 0;
   for (const ImageExtent& image : images) {
@@ -58,7 +58,7 @@ int64_t max_patches_of(const TokenFile& file, const PackingOptions& options) {
   return file.has_images() ? patches_of_sequence(options, file.image_input().rules) : 0;
 }
 
-// The sequences that have room, by their free places for tokens and for patches.
+// The sequences with free space, by their free tokens and patches.
 class Rooms {
  public:
   void add(size_t sequence, int64_t tokens, int64_t patches) {
@@ -69,7 +69,7 @@ class Rooms {
     size_t sequence;
     int64_t tokens, patches;
   };
-  // Removes the fullest sequence that has enough room, the oldest of several; nothing if there is none.
+  // Removes the fullest sequence with enough space, the oldest of several; nothing if there is none.
   std::optional<Room> take(int64_t tokens, int64_t patches) {
     for (auto room = by_tokens_.lower_bound(tokens); room != by_tokens_.end(); ++room) {
       const auto found = room->second.lower_bound(patches);
@@ -84,7 +84,7 @@ class Rooms {
   }
 
  private:
-  std::map<int64_t, std::map<int64_t, std::deque<size_t>>> by_tokens_;  // oldest first
+  std::map<int64_t, std::map<int64_t, std::deque<size_t>>> by_tokens_;  // sequences, oldest first
 };
 
 }  // namespace
@@ -163,7 +163,7 @@ void PackedSequences::add(const TokenFile& file, Piece piece, int64_t patches) {
   if (file.has_images()) patches_.push_back(patches);
 }
 
-// Pieces that take the larger share of a sequence, of its tokens or of its patches, come first.
+// Sorts the pieces by the larger of their shares of a sequence, in tokens or in patches, largest first.
 void PackedSequences::sort_by_size(int64_t seq_len, int64_t max_patches) {
   if (patches_.empty()) {
     std::stable_sort(pieces_.begin(), pieces_.end(),
@@ -188,9 +188,9 @@ void PackedSequences::sort_by_size(int64_t seq_len, int64_t max_patches) {
 
 void PackedSequences::fit_best(int64_t seq_len, int64_t max_patches) {
   sort_by_size(seq_len, max_patches);
-  // Sequences with less room for patches than any document needs are full.
+  // A sequence with space for fewer patches than any document has is full.
   const int64_t least = patches_.empty() ? 0 : *std::min_element(patches_.begin(), patches_.end());
-  std::vector<size_t> sequence_of(pieces_.size()), sizes;  // sizes: in pieces
+  std::vector<size_t> sequence_of(pieces_.size()), sizes;  // sizes: number of pieces
   Rooms rooms;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const int64_t length = pieces_[i].length, patches = patches_.empty() ? 0 : patches_[i];

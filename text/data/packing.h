@@ -1,6 +1,6 @@
 #pragma once
-// Which tokens make up the sequences of a run. A sequence has seq_len places, filled by pieces of documents,
-// or of the whole file:
+// The assignment of tokens to the sequences of a run. A sequence has seq_len positions, filled by pieces of
+// documents, or of the whole file:
 //   wrapped         the file cut into windows of seq_len tokens; documents attend to each other
 //   documents       the same windows; attention and targets stop where a document ends
 //   best_fit        whole documents, longest first, each in the fullest sequence that has enough room;
@@ -10,12 +10,12 @@
 // With the last three, documents without a token to train on are dropped, and sequences are padded.
 //
 // Answers that losses compare come in units: the documents of a pair, or a rollout. A unit is in one sequence
-// and never cut, so answers have only best_fit and none, which drop units longer than seq_len, and units with
+// and never cut, so answers allow only best_fit and none. Both drop units longer than seq_len, and units with
 // a document without a token to train on.
 //
-// Images are never cut. Files with images have only best_fit and none, whose sequences have max_patches
-// places for patches, too; a document is dropped if it has more, or if cutting it would take away tokens of
-// an image.
+// Images are never cut, so files with images allow only best_fit and none. Their sequences also have at most
+// max_patches patches. A document is dropped if it has more, or if cutting it would remove tokens of an
+// image.
 
 #include <cstdint>
 #include <string>
@@ -33,10 +33,10 @@ constexpr auto value_names(Packing) {
   return std::array{"wrapped", "documents", "best_fit", "best_fit_split", "none"};
 }
 
-// Which tokens of a document longer than a sequence are used.
+// The part that remains of a document longer than a sequence.
 enum class Truncation { keep_start, keep_end };
 constexpr auto value_names(Truncation) { return std::array{"keep_start", "keep_end"}; }
-// Where a sequence has its padding.
+// The side of a sequence that is padded.
 enum class Padding { right, left };
 constexpr auto value_names(Padding) { return std::array{"right", "left"}; }
 
@@ -44,25 +44,24 @@ struct PackingOptions {
   Packing packing = Packing::wrapped;
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
-  int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
+  int64_t max_patches = 0;  // most patches in a sequence; 0: as many as the largest image has
 
-  // All but samples are answers that losses compare: the documents of a record are a unit.
+  // Records of all kinds but samples are answers that losses compare: the documents of a record form a unit.
   RecordKind records = RecordKind::samples;
 
   bool has_answers() const { return records != RecordKind::samples; }
 };
 
-// The places for patches of a sequence.
+// The most patches in a sequence.
 int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rules);
 
-// Tokens of the file that belong together; of answers a unit.
+// Tokens of the file that belong together; for answers, a unit.
 struct Piece {
   int64_t begin = 0;
   int32_t length = 0;
 };
 
-// The pieces of every sequence of a packing by documents: all but wrapped and documents, which are
-// arithmetic.
+// The pieces of every sequence of a packing by documents, which is any but wrapped and documents.
 class PackedSequences {
  public:
   PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len);
@@ -79,7 +78,7 @@ class PackedSequences {
     int64_t empty = 0;             // documents without tokens
     int64_t untrained = 0;         // documents, or units, dropped because of a document without targets
     int64_t truncated = 0;         // documents that lost tokens
-    int64_t truncated_tokens = 0;  // the tokens they lost
+    int64_t truncated_tokens = 0;  // tokens lost by these documents
     int64_t images = 0;            // documents dropped because their images do not fit
     int64_t long_units = 0;        // units of answers dropped because they are longer than seq_len
   };
@@ -94,14 +93,14 @@ class PackedSequences {
   void sort_by_size(int64_t seq_len, int64_t max_patches);
   void fit_best(int64_t seq_len, int64_t max_patches);
 
-  std::vector<Piece> pieces_;     // by sequence
-  std::vector<int64_t> patches_;  // of the pieces, until they are fitted; empty in a file without images
-  std::vector<size_t> begins_;    // of each sequence in pieces_, and the end
+  std::vector<Piece> pieces_;     // sorted by sequence
+  std::vector<int64_t> patches_;  // patches of each piece, until pieces are assigned; empty without images
+  std::vector<size_t> begins_;    // index in pieces_ of each sequence's first piece, and the end
   Losses losses_;
   int64_t used_tokens_ = 0, used_patches_ = 0;
 };
 
-// The tokens of a piece that are targets: all trained ones but the first, which nothing predicts.
+// The number of targets in a piece: its trained tokens, except for the first token, which nothing predicts.
 int64_t count_targets(const TokenFile& file, Piece piece);
 
 }  // namespace flatshard

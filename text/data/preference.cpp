@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// How many messages or bytes two answers begin with alike. Of texts, a space before the first difference
-// belongs to the answers, as tokenizers have it.
+// The number of messages or bytes that two answers have in common at the beginning. In texts, a space before
+// the first difference belongs to the answers, because tokenizers join it to the next word.
 size_t common_beginning(const ordered_json& a, const ordered_json& b) {
   if (a.is_array())
     return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -28,7 +28,7 @@ size_t length_of(const ordered_json& answer) {
   return answer.is_string() ? answer.get_ref<const std::string&>().size() : answer.size();
 }
 
-// The part of an answer from `begin` on, or before `end`.
+// The part [begin, end) of an answer.
 ordered_json part_of(const ordered_json& answer, size_t begin, size_t end) {
   if (answer.is_string()) return answer.get_ref<const std::string&>().substr(begin, end - begin);
   ordered_json part = ordered_json::array();

@@ -22,7 +22,7 @@ Sample encode_sample(const SampleEncoder& encoder, const Record& record) {
   }
 }
 
-// Images of answers would have to be in sequences that losses compare, and are not yet.
+// Images are not supported in sequences whose answers losses compare.
 void refuse_images(const Sample& sample, const Record& record, RecordKind kind) {
   check(sample.images.empty(), record.where, ": has images, which ", kind,
         " cannot have: remove them, or the record");

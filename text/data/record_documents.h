@@ -1,6 +1,5 @@
 #pragma once
-// What a record becomes in a token file (records.h): its documents, and of a rollout the values of its
-// tokens.
+// The documents that a record becomes in a token file (records.h), and the token values of a rollout.
 
 #include <vector>
 
@@ -10,20 +9,20 @@
 namespace flatshard {
 
 struct RecordDocuments {
-  std::vector<Sample> documents{};  // of a pair chosen and rejected
-  RolloutValues values{};           // of a rollout, whose number is that of its trained tokens
-  float label = 0;                  // of a labeled answer: 1 or -1
+  std::vector<Sample> documents{};  // a pair has chosen and rejected
+  RolloutValues values{};           // a rollout has one value for each trained token
+  float label = 0;                  // 1 or -1 for a labeled answer
 };
 
-// Of the encoder's kind of records. An Error begins with the record's `where`.
-// `another` is the one before, or the last; only labels read it.
+// The encoder chooses the kind of the record. `another` is the previous record (for the first, the last one);
+// only labels read it. An Error begins with `record.where`.
 RecordDocuments encode_documents(const SampleEncoder& encoder, const Record& record, const Record& another);
 
-// The record as samples, whose texts can be read: itself, the two of a pair, or one of a rollout unless it
-// has only tokens.
+// The record as samples with readable texts: itself, the two of a pair, or one of a rollout unless it has
+// only tokens.
 std::vector<Record> sample_records(const Record& record, RecordKind kind);
 
-// The tokens that are trained.
+// The number of trained tokens.
 int64_t trained_in(const Sample& sample);
 
 }  // namespace flatshard

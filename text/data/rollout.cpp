@@ -51,7 +51,8 @@ std::vector<float> numbers_of(const ordered_json& json, const char* name, const 
   return numbers;
 }
 
-// Negative log-likelihoods would have ratios so small that nothing is learned.
+// Reads log-probabilities. Refuses negative log-likelihoods, whose ratios would be so small that nothing is
+// learned.
 std::vector<float> logprobs_of(const ordered_json& json, const std::string& where) {
   std::vector<float> logprobs = numbers_of(json, "logprobs", where);
   for (size_t i = 0; i < logprobs.size(); ++i)
@@ -61,7 +62,7 @@ std::vector<float> logprobs_of(const ordered_json& json, const std::string& wher
   return logprobs;
 }
 
-// Reads what tells how good the answer was: exactly one of three.
+// Reads the rating of the answer: exactly one of three members.
 void read_advantage(const ordered_json& json, const std::string& where, Rollout& rollout) {
   int found = 0;
   for (const char* name : {"advantage", "advantages", "reward"}) found += json.contains(name);

@@ -1,11 +1,12 @@
 #pragma once
-// Records of rollouts: answers that a model sampled, each with how much better it was than others.
+// Records of rollouts: answers that a model sampled, each with its advantage over other answers.
 //   {"prompt": ..., "completion": ..., "logprobs": [-0.1, -2.3], "advantage": 0.5}
 //   {"prompt_ids": [1, 2], "completion_ids": [3, 4], "advantages": [0.5, 0.1]}
 //   {"prompt": ..., "completion": ..., "reward": 1, "group": 7}
 // Prompt and completion are texts, messages or tokens. `logprobs` are the log-probabilities with which the
-// tokens of the completion were sampled, at most kMostLogProbability; without them they are those of the
-// model before the step. Of rewards, the records of a group, which have the same prompt, follow one another.
+// tokens of the completion were sampled, at most kMostLogProbability; by default they are computed by the
+// model before the step. Records with rewards form groups with the same prompt, and the records of a group
+// follow one another.
 
 #include <cstdint>
 #include <optional>
@@ -17,29 +18,30 @@
 
 namespace flatshard {
 
-// No probability is above 1. In fp32, a logit less the logarithm of the sum rounds to at most this for logits
-// up to 2^13.
+// No probability is above 1. In fp32, a logit minus the logarithm of the sum rounds to at most this value for
+// logits up to 2^13.
 inline constexpr float kMostLogProbability = 1e-3f;
 
 // One value for each trained token of a rollout.
 struct RolloutValues {
   std::vector<float> logprobs{};    // empty: none
-  std::vector<float> advantages{};  // empty until those of the group are known
+  std::vector<float> advantages{};  // empty until the rewards of the group are known
   std::optional<double> reward{};   // instead of advantages
-  std::string group{};              // of the reward, as JSON; "" without one
+  std::string group{};              // group of the reward, as JSON; "" without one
 };
 
 struct Rollout {
   std::optional<Record> sample{};  // a prompt with its completion, unless these are tokens
   std::vector<int32_t> prompt{}, completion{};
-  std::optional<double> advantage{};  // of every token
-  RolloutValues values{};             // as the record has them; their number is not checked
+  std::optional<double> advantage{};  // one advantage for all tokens
+  RolloutValues values{};             // values of the record; their number is not checked
 };
 
-// An Error begins with the record's `where`.
+// An Error begins with `record.where`.
 Rollout rollout_of(const Record& record);
 
-// (reward - mean) / (std + 1e-4) with the unbiased standard deviation, as TRL's GRPO; 0 of a single reward.
+// Computes (reward - mean) / (std + 1e-4) with the unbiased standard deviation, as in TRL's GRPO; 0 for a
+// single reward.
 std::vector<float> advantages_of(std::span<const double> rewards);
 
 }  // namespace flatshard

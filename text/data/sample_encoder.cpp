@@ -22,11 +22,11 @@ bool is_conversation(const Record& record, const std::string& text_field) {
     return has_member(record.text, names, record.where);
   };
   if (!has({"messages", "conversations", "prompt", "instruction"})) return false;
-  // Alpaca's records may have their text with headers, too; then the field that holds it decides.
+  // Alpaca's records may also have their text with headers. Then the presence of text_field decides.
   return has({"messages", "conversations", "prompt"}) || !has({text_field.c_str()});
 }
 
-// Appends the text of a message's content: a string, or a list of parts of which some have text.
+// Appends the text of a message's content: a string, or a list of parts, some of which have text.
 void append_content(const JinjaValue& content, std::vector<std::string>& texts) {
   if (content.is(JinjaKind::text)) texts.push_back(content.bytes());
   if (!content.is(JinjaKind::list)) return;
@@ -40,7 +40,7 @@ std::string folder_of(const EncoderOptions& options) {
   return (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
 }
 
-// The facts of a record's images; writes their sizes into the images, too.
+// Returns the facts of a record's images, and sets the images' sizes.
 std::vector<DocumentImage> described(const Record& record, std::vector<ShownImage>& shown) {
   std::vector<DocumentImage> images;
   for (ShownImage& image : shown) {
@@ -80,10 +80,10 @@ bool prints_date(const EncoderOptions& options) {
 }
 
 struct SampleEncoder::Parts {
-  std::optional<Tokenizer> tokenizer;  // none: bytes
+  std::optional<Tokenizer> tokenizer;  // empty: a token is a byte
   std::optional<ChatTemplate> chat;
   std::optional<ChatEncoder> conversations;
-  std::string why_no_chat;  // "" where there are conversations
+  std::string why_no_chat;  // reason why there is no chat template; "" if there is one
   std::optional<ImageInput> images;
 };
 
@@ -103,7 +103,7 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
   try {
     p.chat.emplace(ChatTemplate::chosen(options.chat_template, folder_of(options)));
   } catch (const Error& error) {
-    // A folder without a template still encodes texts.
+    // A folder without a template can still encode texts.
     if (!options.chat_template.empty()) throw;
     p.why_no_chat = error.what();
     return;
@@ -173,7 +173,7 @@ std::string SampleEncoder::identity() const {
   if (options_.records != RecordKind::samples) all["records"] = name_of(options_.records);
   if (parts_->images) {
     all["images"] = parse_json<nlohmann::ordered_json>(to_json(*parts_->images));
-    all["image_table"] = 2;  // it says which images are objects
+    all["image_table"] = 2;  // version 2 of the table records which images are objects
   }
   const std::string text = json_text(all);
   return text.substr(1, text.size() - 2);

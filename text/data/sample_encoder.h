@@ -1,7 +1,7 @@
 #pragma once
-// Turns records into samples: token ids, and which of them are trained. A record is a text, whose tokens are
-// all trained; a prompt with its completion, of which the completion is trained; or a conversation, rendered
-// by a chat template, of which the assistant's turns are trained. Const, and safe for use by several threads.
+// Turns records into samples: token ids, and a mask of the trained ones. In a text all tokens are trained; in
+// a prompt with its completion, the completion is; in a conversation, rendered by a chat template, the
+// assistant's turns are. Const, and safe for use by several threads.
 
 #include <cstdint>
 #include <memory>
@@ -19,16 +19,16 @@ namespace flatshard {
 
 struct EncoderOptions {
   std::string tokenizer{};      // a folder with a tokenizer, or a tokenizer.json; empty: a token is a byte
-  std::string chat_template{};  // a built-in name or a file; empty: that of the tokenizer's folder
-  std::string date{};           // that chat templates print, as YYYY-MM-DD; empty: today's
-  std::string text_field = "text";  // of JSON lines that are not conversations
+  std::string chat_template{};  // a built-in name or a file; empty: the template of the tokenizer's folder
+  std::string date{};           // date printed by chat templates, as YYYY-MM-DD; empty: today
+  std::string text_field = "text";  // text member of JSON lines that are not conversations
   TrainOn train_on = TrainOn::assistant;
-  int64_t image_longest_edge = 0;  // of images that the model reads; 0: that of the tokenizer's folder
-  RecordKind records = RecordKind::samples;  // what record_documents.h makes documents of
+  int64_t image_longest_edge = 0;            // longest edge of images; 0: as in the tokenizer's folder
+  RecordKind records = RecordKind::samples;  // see record_documents.h
 };
 
-// The texts of a record without a template: of a conversation those of its messages, of a prompt with its
-// completion both. An Error begins with the record's `where`.
+// The texts of a record without a template: the messages of a conversation, or a prompt and its completion.
+// An Error begins with `record.where`.
 std::vector<std::string> texts_of(const Record& record, const std::string& text_field);
 
 struct Sample {
@@ -38,7 +38,7 @@ struct Sample {
   std::vector<std::string> warnings{};
 };
 
-// Whether the chat template of the options prints a date; a template that cannot be read does not.
+// Whether the chat template of the options prints a date; false if the template cannot be read.
 bool prints_date(const EncoderOptions& options);
 
 class SampleEncoder {
@@ -50,11 +50,11 @@ class SampleEncoder {
 
   int64_t vocab() const;
   RecordKind records() const { return options_.records; }
-  // How the model of the tokenizer's folder reads images; nothing if it reads none.
+  // The rules by which the model of the tokenizer's folder reads images; nothing if it reads none.
   const std::optional<ImageInput>& image_input() const;
-  // Decodes images, and keeps none. An Error begins with the record's `where`.
+  // Decodes images to check them, but does not keep them. An Error begins with `record.where`.
   Sample encode(const Record& record) const;
-  // The text of tokens, such as those of a sample.
+  // The text of some tokens, such as the tokens of a sample.
   std::string decode(const std::vector<int32_t>& tokens) const;
   // The settings that samples depend on, as members of a JSON object: "tokenizer":"...",...
   std::string identity() const;

@@ -32,7 +32,7 @@ TokenColumn::TokenColumn(const std::string& path, int64_t tokens, const std::str
   check(bytes >= kHeaderBytes && std::string_view(header.data(), kMagic.size()) == kMagic, path,
         ": is not a column of token values: ", remedy);
   const uint64_t count = number(header.data() + 8), length = number(header.data() + 16);
-  // Checked first, so that the sum below cannot overflow.
+  // These checks come first, so that the sum below cannot overflow.
   const auto most = static_cast<uint64_t>(bytes);
   check(count <= most && length <= most &&
             bytes == kHeaderBytes + padded(static_cast<int64_t>(length)) + 4 * static_cast<int64_t>(count),

@@ -36,7 +36,7 @@ int64_t bytes_of_mask(int64_t tokens) { return padded((tokens + 7) / 8); }
 }  // namespace
 
 bool is_token_file(const std::string& path) {
-  constexpr int64_t kCommon = kMagicBytes - 1;  // without the version
+  constexpr int64_t kCommon = kMagicBytes - 1;  // the magic without its version
   const InputFile file(path);
   std::array<char, kCommon> begin{};
   file.read(0, std::min(kCommon, file.size()), begin.data());
@@ -72,7 +72,7 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
   const uint64_t mask = number<uint64_t>(header + 32), manifest = number<uint64_t>(header + 40);
   check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
   check_vocab(path, vocab_);
-  // Checked against the file's size first, so that the sums below cannot overflow.
+  // These checks come first, so that the sums below cannot overflow.
   const auto most = static_cast<uint64_t>(bytes);
   check(tokens <= most && documents < most && mask <= most && manifest <= most, path, ": its header says ",
         tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
@@ -207,7 +207,7 @@ std::string TokenFile::note_on_sums() const {
 bool have_same_documents(const TokenFile& a, const TokenFile& b) {
   if (a.size() != b.size() || a.vocab() != b.vocab() || a.document_count() != b.document_count())
     return false;
-  constexpr int64_t kTokens = 1 << 16;  // compared together
+  constexpr int64_t kTokens = 1 << 16;  // number of tokens compared at a time
   std::vector<int32_t> of_a, of_b;
   std::vector<uint8_t> trained_in_a, trained_in_b;
   for (int64_t begin = 0; begin < a.size(); begin += kTokens) {

@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kBlock = 64;  // records that are read together
+constexpr int64_t kBlock = 64;  // number of records read at a time
 constexpr std::string_view kMagic = "FLATIMG1";
-constexpr int64_t kIsObject = 2;  // a bit of the number at 44
+constexpr int64_t kIsObject = 2;  // a bit of the number at offset 44
 constexpr int64_t kMostPathBytes = 1 << 16;
 
 template <class T>
@@ -54,7 +54,7 @@ fs::path folder_of(const std::string& token_file) {
   return fs::absolute(token_file).lexically_normal().parent_path();
 }
 
-// As the table has it.
+// The path as the table stores it.
 std::string stored_path(const std::string& path, const std::string& token_file) {
   const fs::path absolute = fs::absolute(path).lexically_normal();
   const fs::path relative = absolute.lexically_relative(folder_of(token_file));

@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kOrientationTag = 0x0112;
 constexpr uint32_t kByte = 1, kShort = 3, kLong = 4;
 
-// Numbers of a TIFF file in its byte order; empty beyond its end.
+// Reads numbers of a TIFF file in its byte order; returns nothing beyond its end.
 class TiffBytes {
  public:
   TiffBytes(std::span<const std::byte> bytes, bool little) : bytes_(bytes), little_(little) {}
@@ -74,11 +74,11 @@ std::optional<int> xmp_orientation(std::string_view xmp) {
 
 Image oriented(Image image, int orientation) {
   if (orientation < 2 || orientation > 8) return image;
-  const bool turned = orientation >= 5;                                            // the sides change places
+  const bool turned = orientation >= 5;  // width and height are swapped
   const bool mirrored = orientation == 2 || orientation == 3 || orientation >= 7;  // left is right
   const bool upended = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Image result{image.width, image.height, std::vector<uint8_t>(image.rgb.size())};
-  int64_t step_x = mirrored ? -1 : 1, step_y = upended ? -image.width : image.width;  // through the input
+  int64_t step_x = mirrored ? -1 : 1, step_y = upended ? -image.width : image.width;  // steps in the input
   const int64_t first = (mirrored ? image.width - 1 : 0) + (upended ? (image.height - 1) * image.width : 0);
   if (turned) {
     std::swap(result.width, result.height);

@@ -33,7 +33,7 @@ std::vector<uint8_t> decode(Bytes file, const ImageHeader& header) {
   fail("unknown kind of image");
 }
 
-// a * over + (1 - a) * white, where a = opacity / 255, rounded as Pillow's alpha_composite does.
+// Computes a * over + (1 - a) * white, where a = opacity / 255, rounded as in Pillow's alpha_composite.
 uint8_t over_white(uint32_t value, uint32_t opacity) {
   const uint32_t sum = ((value * opacity + 255 * (255 - opacity)) << 7) + (128 << 7);
   return static_cast<uint8_t>((((sum >> 8) + sum) >> 8) >> 7);

@@ -1,13 +1,14 @@
 #pragma once
-// Pictures in files: JPEG, PNG and WebP become 8-bit RGB as it is to be seen, equal to the pixels of Pillow.
+// Reads picture files: JPEG, PNG and WebP become 8-bit RGB in display orientation, equal to the pixels of
+// Pillow.
 //
-//   orientation      EXIF's, or that of XMP in a JPEG
+//   orientation      follows EXIF, or XMP in a JPEG
 //   gray, palettes   become RGB
-//   transparency     is ignored, or laid over white
+//   transparency     is ignored, or composited over white
 //   16 bits          keep the high byte (Pillow clips 16-bit gray instead)
 //   color profiles   are ignored
 //
-// The Errors' texts follow the name of the file, and say what to do: "is truncated: ...".
+// The text of an Error follows the name of the file, and says what to do: "is truncated: ...".
 
 #include <cstddef>
 #include <span>
@@ -16,8 +17,8 @@
 
 namespace flatshard {
 
-// A small file can announce a huge picture, so the memory for it has this bound: 400 MB for a PNG, and for a
-// JPEG, which may need all its coefficients, 900 MB.
+// A small file can announce a huge picture, so this limit bounds the memory: 400 MB for a PNG, and 900 MB for
+// a JPEG, which may need all its coefficients.
 inline constexpr int64_t kMaxImagePixels = 100'000'000;
 
 enum class Transparency { ignored, over_white };

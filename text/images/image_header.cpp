@@ -46,7 +46,7 @@ bool is_frame(uint32_t marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-// Moves `at` behind the next marker, which may be repeated 0xff and a byte.
+// Moves `at` behind the next marker: 0xff, which may be repeated, and a byte.
 uint32_t next_marker(Bytes file, size_t& at) {
   uint32_t marker = big_endian(file, at, 1);
   check(marker == 0xff, "is a damaged JPEG: byte ", at, " should begin a segment");
@@ -66,12 +66,12 @@ void read_frame(Bytes frame, ImageHeader& header) {
 
 ImageHeader jpeg_header(Bytes file) {
   ImageHeader header{ImageKind::jpeg};
-  std::vector<std::byte> exif;  // which may be divided among segments
+  std::vector<std::byte> exif;  // EXIF data, which may be divided among segments
   std::optional<int> of_xmp;
   for (size_t at = 2;;) {
     const uint32_t marker = next_marker(file, at);
     if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) continue;  // these have no length
-    if (marker == 0xd9 || marker == 0xda) break;                         // the end, the pixels
+    if (marker == 0xd9 || marker == 0xda) break;  // end of the image, or start of the pixels
     const uint32_t length = big_endian(file, at, 2);
     check(length >= 2, "is a damaged JPEG: a segment of ", length, " bytes at byte ", at);
     const Bytes segment = part(file, at + 2, length - 2);
@@ -88,7 +88,7 @@ ImageHeader jpeg_header(Bytes file) {
 // --- PNG
 
 ImageHeader png_header(Bytes file) {
-  constexpr size_t kAround = 12;  // a chunk's length, name and checksum
+  constexpr size_t kAround = 12;  // size of a chunk's length, name and checksum
   ImageHeader header{ImageKind::png};
   check(text_of(part(file, 12, 4)) == "IHDR", "is a damaged PNG: it does not begin with its size");
   header.width = big_endian(file, 16, 4);
@@ -138,7 +138,7 @@ ImageHeader webp_header(Bytes file) {
   return header;
 }
 
-// --- all
+// --- all kinds
 
 std::string name_of_other(std::string_view file) {
   if (file.starts_with("GIF8")) return "a GIF";

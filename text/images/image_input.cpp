@@ -17,11 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file
-constexpr int64_t kMostSize = 1 << 20;             // of any size in it
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // most bytes of a file
+constexpr int64_t kMostSize = 1 << 20;             // largest size in a file
 constexpr int64_t kMostPixels = int64_t{1} << 40;
 
-// An object in a file, for errors that name both. null means absent, as it does to transformers.
+// An object in a file, for errors that name both. A null member is absent, as in transformers.
 struct Part {
   const Json& json;
   std::string name;  // "config.json: vision_config."
@@ -54,7 +54,7 @@ struct Part {
     const Json* const found = find(key);
     return found && found->is_string() ? found->get<std::string>() : "";
   }
-  // An absent object is an empty one.
+  // Returns the object; an absent one is empty.
   Part object(const char* key) const {
     static const Json kNone = Json::object();
     const Json* const found = find(key);
@@ -100,7 +100,7 @@ void read_model(const Part& config, ImageInput& input) {
     rules.scale = config.size("scale_factor", 2);
 }
 
-// As in Pillow.
+// The numbers are Pillow's.
 ResizeFilter filter_of(const Part& processor, ResizeFilter absent) {
   switch (processor.size("resample", 0)) {
     case 0:
@@ -128,7 +128,7 @@ ResizeFilter default_filter(ImageFamily family) {
   return ResizeFilter::bicubic;
 }
 
-// Older files have the pixels beside the other keys.
+// Older files have min_pixels and max_pixels instead of "size".
 void read_pixels(const Part& processor, ImageRules& rules) {
   const Part size = processor.object("size");
   const auto pixels = [&](const char* key, const char* old_key, int64_t absent) {

@@ -8,10 +8,10 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kLargestEdge = 4096;  // of idefics3 after its first resize
-constexpr int64_t kMostTiles = 64;      // along a side
-constexpr int64_t kMostRatio = 200;     // of the sides of an image of qwen2_vl
-constexpr int64_t kMostRows = 4096;     // of patches along a side of it
+constexpr int64_t kLargestEdge = 4096;  // longest edge of an idefics3 image after its first resize
+constexpr int64_t kMostTiles = 64;      // most tiles along a side
+constexpr int64_t kMostRatio = 200;     // largest ratio of the sides of a qwen2_vl image
+constexpr int64_t kMostRows = 4096;     // most patches along a side of a qwen2_vl image
 constexpr int64_t kMostScale = 64;
 
 double ratio_of(ImageSize size) { return static_cast<double>(size.width) / static_cast<double>(size.height); }
@@ -70,7 +70,7 @@ ImageSize stretched(ImageSize image, int64_t edge) {
   return at_least(at_most(at_least(size, 1), kLargestEdge), 1);
 }
 
-// The most tiles: a side of an odd longest_edge can become one longer.
+// The most tiles along a side, which can become one pixel longer than an odd longest_edge.
 int64_t tiles_along(const ImageRules& rules) {
   const int64_t edge = std::min(rules.longest_edge, kLargestEdge);
   return multiple_above(edge + edge % 2, rules.tile_edge) / rules.tile_edge;
@@ -101,7 +101,7 @@ void lay_out_idefics3(const ImageRules& rules, ImageLayout& layout) {
 
 int64_t square_side(const ImageRules& rules) { return rules.scale * rules.patch_size; }
 
-// Computed in the order of transformers, because roundings decide on the size.
+// Follows the order of operations in transformers, because rounding decides on the size.
 ImageSize between(const ImageRules& rules, ImageSize image) {
   const auto side = static_cast<double>(square_side(rules));
   const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
@@ -127,8 +127,8 @@ void lay_out_qwen2_vl(const ImageRules& rules, ImageLayout& layout) {
   layout.frames.push_back({.part = layout.image, .size = between(rules, layout.image)});
 }
 
-// The most pixels of a frame: a thin image has more than most_pixels if one side is a single square, and one
-// that grows to fewest_pixels has its sides rounded up.
+// The most pixels of a frame. A thin image has more than most_pixels if one side is a single square, and an
+// image that grows to fewest_pixels has its sides rounded up.
 int64_t most_pixels_of_frame(const ImageRules& rules) {
   const auto side = static_cast<double>(square_side(rules)), ratio = static_cast<double>(kMostRatio);
   const auto longer = [&](int64_t pixels) { return std::sqrt(static_cast<double>(pixels) * ratio); };
@@ -138,7 +138,7 @@ int64_t most_pixels_of_frame(const ImageRules& rules) {
   return std::max({rules.most_pixels, static_cast<int64_t>(narrow), static_cast<int64_t>(grown)});
 }
 
-// --- all
+// --- all families
 
 void count_patches(const ImageRules& rules, ImageFrame& frame) {
   frame.rows = frame.size.height / rules.patch_size;
@@ -173,7 +173,7 @@ Image pixels_of(const Image& image, const ImageFrame& frame, ResizeFilter filter
   return resized(part_of(image, frame), width, height, filter);
 }
 
-// The value of every byte in every channel.
+// The normalized value of every byte in every channel.
 using Values = std::array<std::array<float, 256>, 3>;
 
 Values values_of(const ImageRules& rules) {
@@ -186,7 +186,7 @@ Values values_of(const ImageRules& rules) {
   return values;
 }
 
-// The patch in this row and column of patches.
+// Writes the patch in this row and column of patches.
 float* write_patch(const ImageRules& rules, const Values& values, const Image& image, int64_t row,
                    int64_t column, float* out) {
   const int64_t side = rules.patch_size, repeats = rules.patch_width() / (3 * side * side);

@@ -15,7 +15,7 @@
 namespace flatshard {
 namespace {
 
-constexpr size_t kHashedBytes = 4096;  // at each end
+constexpr size_t kHashedBytes = 4096;  // bytes hashed at each end
 
 ImageFacts facts_of_file(std::string_view file, const std::string& name) {
   check(std::ssize(file) <= kMostImageBytes, name, ": has ", file.size(), " bytes, must have at most ",

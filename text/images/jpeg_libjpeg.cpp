@@ -12,7 +12,7 @@ namespace {
 // Each scan of a progressive JPEG costs time in proportion to the picture; encoders write about ten.
 constexpr int kMaxScans = 64;
 
-// What libjpeg calls about errors, and the state that its calls leave.
+// libjpeg's error handlers, and the state that they leave.
 struct Errors : jpeg_error_mgr {
   std::jmp_buf exit;
   char text[JMSG_LENGTH_MAX] = "";
@@ -25,7 +25,7 @@ struct Errors : jpeg_error_mgr {
   std::longjmp(errors->exit, 1);
 }
 
-// A warning is what a picture survives. One is of a file without an end, behind which libjpeg invents pixels.
+// A warning is no error, except for a file without an end: libjpeg invents the missing pixels.
 void hear_message(j_common_ptr info, int level) {
   auto* errors = static_cast<Errors*>(info->err);
   errors->truncated = level < 0 && errors->msg_code == JWRN_JPEG_EOF;
@@ -51,7 +51,7 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // False after an error.
+  // Returns false after an error.
   bool start(std::span<const std::byte> file) {
     if (setjmp(errors_.exit) != 0) return false;
     jpeg_create_decompress(&info_);

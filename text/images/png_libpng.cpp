@@ -8,8 +8,8 @@
 namespace flatshard {
 namespace {
 
-constexpr png_alloc_size_t kMaxChunkBytes = 1 << 23;  // of what is not pixels; it may be compressed
-constexpr int kMaxChunks = 1000;                      // of kinds that libpng keeps
+constexpr png_alloc_size_t kMaxChunkBytes = 1 << 23;  // limit on chunks other than pixels; they may expand
+constexpr int kMaxChunks = 1000;                      // limit on chunks that libpng keeps
 
 class PngDecoder {
  public:
@@ -18,7 +18,7 @@ class PngDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  // False after an error.
+  // Returns false after an error.
   bool start() {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave, ignore);
     if (png_ == nullptr) return false;
@@ -29,7 +29,7 @@ class PngDecoder {
     png_set_chunk_malloc_max(png_, kMaxChunkBytes);
     png_set_chunk_cache_max(png_, kMaxChunks);
     png_read_info(png_, info_);
-    png_set_expand(png_);  // palettes, few bits and one transparent color
+    png_set_expand(png_);  // expands palettes, low bit depths and one transparent color
     png_set_strip_16(png_);
     png_set_gray_to_rgb(png_);
     passes_ = png_set_interlace_handling(png_);
@@ -68,7 +68,7 @@ class PngDecoder {
     self->file_ = self->file_.subspan(size);
   }
 
-  std::span<const std::byte> file_;  // what is not yet read
+  std::span<const std::byte> file_;  // the unread part of the file
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   int passes_ = 1;

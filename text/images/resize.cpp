@@ -31,7 +31,7 @@ double lanczos(double x) { return -3 <= x && x < 3 ? sinc(x) * sinc(x / 3) : 0; 
 
 struct Kernel {
   double (*value)(double);
-  double support;  // it is 0 farther from 0
+  double support;  // the filter is 0 farther from 0
 };
 
 Kernel kernel_of(ResizeFilter filter) {
@@ -46,7 +46,7 @@ Kernel kernel_of(ResizeFilter filter) {
   fail("unknown resize filter");
 }
 
-// What one output pixel, or row of them, is made of: input[first + i] * weights[i] for all i.
+// The inputs of an output pixel, or row of pixels: the sum of input[first + i] * weights[i] for all i.
 struct Taps {
   int64_t first;
   std::vector<int32_t> weights;
@@ -77,11 +77,11 @@ uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kWe
 
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
-// Rows that the horizontal pass computes side by side, so that the compiler can use vectors.
+// Rows that the horizontal pass computes together, so that the compiler can use vectors.
 constexpr int64_t kRows = 16;
 constexpr int64_t kLanes = kRows * kChannels;
 
-// A column of the rows from y on: its pixels one below the other.
+// Reads column x of `rows` rows from y on: its pixels one below the other.
 void read_column(const Image& image, int64_t x, int64_t y, int64_t rows, uint8_t* column) {
   for (int64_t r = 0; r < rows; ++r)
     std::copy_n(image.rgb.data() + ((y + r) * image.width + x) * kChannels, kChannels,

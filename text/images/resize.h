@@ -1,6 +1,6 @@
 #pragma once
-// Images of 8-bit RGB, and their sizes changed as Image.resize of Pillow 13 does it, bit for bit. Pillow
-// before 13 takes the passes below in the other order for some sizes, which rounds some pixels differently.
+// Images of 8-bit RGB, and resizing equal to Image.resize of Pillow 13, bit for bit. Pillow before 13 runs
+// the passes below in the other order for some sizes, which rounds some pixels differently.
 //
 // A pass computes each output pixel x from the input pixels j near its center c = (x + 0.5) * scale, where
 // scale = input size / output size:
@@ -33,7 +33,7 @@ constexpr auto value_names(ResizeFilter) { return std::array{"bilinear", "bicubi
 // The largest side of a JPEG.
 inline constexpr int64_t kMaxImageSide = 65535;
 
-// An Error unless 1 <= width, height <= kMaxImageSide.
+// Throws an Error unless 1 <= width, height <= kMaxImageSide.
 Image resized(const Image& image, int64_t width, int64_t height, ResizeFilter filter);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// Decompression in steps: gzip in gzip_zlib.cpp, zstd in zstd_libzstd.cpp, or in files that refuse where a
-// build lacks the library.
+// Decompression in steps: gzip in gzip_zlib.cpp, zstd in zstd_libzstd.cpp, or in files that refuse if a build
+// lacks the library.
 
 #include <cstddef>
 #include <memory>
@@ -15,9 +15,10 @@ class Decompressor {
   struct Step {
     size_t read = 0, written = 0;
   };
-  // Decodes some of `in` into `out`; neither, if it needs more of one. An Error if the input is damaged.
+  // Decodes some of `in` into `out`. Does nothing if it needs more of one. Throws an Error if the input is
+  // damaged.
   virtual Step decode(std::span<const char> in, std::span<char> out) = 0;
-  // Whether the input so far is complete. More may follow: a file may consist of several streams.
+  // Whether the input so far is complete. More may follow, because a file may consist of several streams.
   virtual bool is_complete() const = 0;
 };
 

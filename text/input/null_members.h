@@ -6,7 +6,8 @@
 
 namespace flatshard {
 
-// Removes them from the object, but not from the values in it. Leaves what is no object as it is.
+// Removes null members from the object, but not from the values in it. Leaves a value that is no object
+// unchanged.
 void drop_null_members(nlohmann::ordered_json& object);
 
 }  // namespace flatshard

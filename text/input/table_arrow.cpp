@@ -24,12 +24,12 @@ using arrow::DataType;
 using arrow::RecordBatch;
 using arrow::Type;
 
-// What Arrow may allocate: more than any record, and a bound for files that expand.
+// The most memory that Arrow may allocate: more than any record needs, and a bound for files that expand.
 constexpr int64_t kMostMemory = int64_t{4} << 30;
-// The rows of a Parquet file that are decoded together.
+// The limits of a Parquet batch, whose rows are decoded together.
 constexpr int64_t kMostRows = 64, kBatchBytes = int64_t{16} << 20;
-constexpr int64_t kBufferBytes = int64_t{1} << 20;  // of each column that is read
-constexpr int kMostLevels = 32;                     // of nesting, as check_json() allows
+constexpr int64_t kBufferBytes = int64_t{1} << 20;  // read buffer of each column
+constexpr int kMostLevels = 32;                     // most levels of nesting, as in check_json()
 
 std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -50,7 +50,7 @@ T value_of(const std::string& where, arrow::Result<T> result) {
   return std::move(result).ValueUnsafe();
 }
 
-// Parquet's own exceptions become Errors, too.
+// Runs `work`. Parquet's own exceptions become Errors, too.
 template <class Work>
 auto with_errors_of(const std::string& path, Work&& work) {
   try {
@@ -78,7 +78,7 @@ class LimitedMemory : public arrow::ProxyMemoryPool {
   }
 };
 
-// Never destroyed: Arrow's threads may still release memory when a file that is refused has been closed.
+// Never destroyed: Arrow's threads may still release memory after a refused file has been closed.
 LimitedMemory& memory() {
   static LimitedMemory& it = *new LimitedMemory;
   return it;
@@ -92,7 +92,7 @@ bool is_bytes(Type::type id) {
   return id == Type::BINARY || id == Type::LARGE_BINARY || id == Type::BINARY_VIEW;
 }
 
-// The form that data sets of Hugging Face have for images.
+// Whether the type is the form of images in data sets of Hugging Face.
 bool is_image(const DataType& type) {
   const auto& structure = static_cast<const arrow::StructType&>(type);
   const auto bytes = structure.GetFieldByName("bytes"), path = structure.GetFieldByName("path");
@@ -104,7 +104,7 @@ const DataType& without_dictionary(const DataType& type) {
   return type.id() == Type::DICTIONARY ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type;
 }
 
-// What values of the type hold that has no JSON form; "" if they have one.
+// The reason why values of the type have no JSON form; "" if they have one.
 std::string why_unreadable(const DataType& type, int levels = 1) {
   if (levels > kMostLevels) return str("more than ", kMostLevels, " levels of nesting");
   const auto of_members = [&] {
@@ -164,14 +164,14 @@ std::string why_unreadable(const DataType& type, int levels = 1) {
   }
 }
 
-// The JSON of a row. Its length is checked before each piece is added, because the rows of a small file may
-// be of any length: lists, dictionaries and texts may show one part of it in many places.
+// The JSON of a row. Its length is checked before each piece is added: the rows of a small file may have any
+// length, because lists, dictionaries and texts may show a part of the file in many places.
 class RowText {
  public:
-  // The row of this file with this number. Both texts must outlive it.
+  // `row` is the row's number in the file. Both texts must outlive the object.
   RowText(const std::string& path, int64_t row, std::string& json) : path_(path), row_(row), json_(json) {}
 
-  // Fails unless there is room for so many bytes.
+  // Throws an Error unless there is room for this many bytes.
   void check_room(size_t bytes) const {
     if (bytes > kMost - json_.size())
       fail(str(path_, " (row ", row_, "): has more than ", human_bytes(kMostJsonBytes),
@@ -224,7 +224,7 @@ void write_number(Number value, RowText& json) {
   json += std::string_view(text.data(), static_cast<size_t>(end - text.data()));
 }
 
-// Readers of the record find an infinity too large, as the JSON that Python writes for it.
+// Writes infinities like Python's JSON, as numbers that readers of the record refuse as too large.
 void write_float(double value, RowText& json) {
   std::array<char, 32> text;
   const char* const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -282,7 +282,7 @@ void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
   json += '}';
 }
 
-// Of an image.
+// Writes the bytes of an image.
 void write_bytes(const Array& array, int64_t row, RowText& json) {
   const std::string_view bytes = array.type_id() == Type::BINARY ? as<arrow::BinaryArray>(array).GetView(row)
                                  : array.type_id() == Type::LARGE_BINARY
@@ -377,7 +377,7 @@ class Batches {
   // Restricts the batches to the columns of the schema at these indices.
   virtual void select(const std::vector<int>& columns) = 0;
   virtual std::shared_ptr<RecordBatch> next() = 0;  // null at the end
-  virtual double read_share() const = 0;            // of the file, from 0 to 1
+  virtual double read_share() const = 0;            // share of the file that has been read, from 0 to 1
 };
 
 struct Source {
@@ -445,7 +445,7 @@ class ParquetBatches : public Batches {
   std::unique_ptr<parquet::arrow::FileReader> file_;
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<int> leaves_;
-  std::unique_ptr<arrow::RecordBatchReader> reader_;  // of the row group before group_
+  std::unique_ptr<arrow::RecordBatchReader> reader_;  // reader of the row group before group_
   int group_ = 0;
   int64_t rows_ = 0;
 };
@@ -504,7 +504,8 @@ class StreamBatches : public Batches {
   }
 
  private:
-  // Without the marker, a stream that is cut off between two batches would look complete.
+  // Throws an Error unless the marker is there. Without it, a stream that is cut off between two batches
+  // would look complete.
   void check_end() const {
     constexpr std::string_view kMarker("\xff\xff\xff\xff\0\0\0\0", 8);
     const int64_t begin = std::max<int64_t>(size_ - std::ssize(kMarker), 0);
@@ -593,7 +594,7 @@ class ArrowTable : public TableInput {
   bool read_batch() {
     first_row_ += batch_ ? batch_->num_rows() : 0;
     row_ = 0;
-    batch_.reset();  // before the next needs memory
+    batch_.reset();  // released before the next batch needs memory
     batch_ = batches_->next();
     if (batch_) require(str(path_, " (after row ", first_row_, ')'), batch_->ValidateFull());
     return batch_ != nullptr;

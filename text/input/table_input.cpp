@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// An encrypted Parquet file begins and ends with this. A text may begin so, too.
+// An encrypted Parquet file begins and ends with these bytes. A text may begin with them, too.
 constexpr std::string_view kEncrypted = "PARE";
 
 bool ends_encrypted(std::ifstream& file) {

@@ -1,6 +1,7 @@
 #pragma once
 // A file or pipe of text, read once from the beginning. Content in the format of gzip or zstd is
-// decompressed. An Error if it is not text (text_kind.h). Memory is bounded, however far the content expands.
+// decompressed. Throws an Error if the content is not text (text_kind.h). Memory is bounded, however far the
+// content expands.
 
 #include <cstdint>
 #include <fstream>
@@ -18,12 +19,12 @@ class TextInput {
   explicit TextInput(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // The next bytes of the text; empty at its end only.
+  // Returns the next bytes of the text; empty only at the end.
   std::string_view next();
-  // Moves past the first of them.
+  // Skips the first `bytes` of them.
   void skip(size_t bytes);
-  int64_t bytes() const { return bytes_; }            // of the text, skipped
-  int64_t file_bytes() const { return file_bytes_; }  // read from the file
+  int64_t bytes() const { return bytes_; }            // bytes of text skipped
+  int64_t file_bytes() const { return file_bytes_; }  // bytes read from the file
 
  private:
   void open_decompressor();
@@ -34,9 +35,9 @@ class TextInput {
   std::string path_;
   std::ifstream file_;
   std::unique_ptr<Decompressor> decompressor_;  // null: the file is not compressed
-  std::vector<char> raw_, text_;                // raw_: of a compressed file
+  std::vector<char> raw_, text_;                // raw_: compressed bytes
   size_t raw_begin_ = 0, raw_end_ = 0, begin_ = 0, end_ = 0;
-  bool ended_ = false;  // the file
+  bool ended_ = false;  // the end of the file has been reached
   int64_t bytes_ = 0, file_bytes_ = 0;
 };
 
@@ -44,8 +45,8 @@ class TextInput {
 // piece is refused before it fills the memory.
 inline constexpr int64_t kMostJsonBytes = int64_t{256} << 20, kMostDocumentBytes = int64_t{1} << 30;
 
-// The next line without its line break, which the last may lack; false at the end. An Error if the line is
-// longer than `most`.
+// Reads the next line, without its line break, which the last line may lack. Returns false at the end. Throws
+// an Error if the line is longer than `most`.
 bool next_line(TextInput& input, std::string& line, bool& has_break, int64_t most);
 
 }  // namespace flatshard

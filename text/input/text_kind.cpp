@@ -41,7 +41,7 @@ constexpr OtherKind kOtherKinds[] = {
     {" exe dll so o a class jar pyc wasm ", "is a program", "name a file of text"},
 };
 
-// And by their first bytes, for files of other names.
+// Kinds of files by their first bytes, for files with other names.
 struct Magic {
   std::string_view bytes;
   const char *is, *remedy;
@@ -70,7 +70,7 @@ constexpr Magic kMagics[] = {
     {"\xfe\xff"sv, "is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 'PATH' >'PATH.txt'"},
 };
 
-// More invalid bytes than these are no text with a few errors.
+// Content with a larger share of invalid bytes is not a text with a few errors.
 constexpr double kMostInvalidShare = 0.1;
 
 std::string lowercase(std::string text) {
@@ -78,7 +78,7 @@ std::string lowercase(std::string text) {
   return text;
 }
 
-// The end of a name after its last dot; "" without one.
+// The part of a name after its last dot; "" without a dot.
 std::string ending_of(const std::string& path) {
   const size_t dot = path.find_last_of("./");
   return dot == path.npos || path[dot] == '/' ? "" : lowercase(path.substr(dot + 1));
@@ -88,7 +88,7 @@ bool is_one_of(const std::string& ending, std::string_view endings) {
   return !ending.empty() && endings.find(" " + ending + " ") != endings.npos;
 }
 
-// The ending under any that names a compression.
+// The ending of a name without the ending of its compression.
 std::string kind_of_name(const std::string& path) {
   if (named_compression(path) == Compression::none) return ending_of(path);
   return ending_of(path.substr(0, path.rfind('.')));
@@ -100,7 +100,7 @@ std::string kind_of_name(const std::string& path) {
   fail(str(path, ": ", is, ", not text: ", remedy));
 }
 
-// The share of bytes that belong to no character. A character that the end cuts off is valid.
+// The share of bytes that belong to no character. A character cut off at the end is valid.
 double invalid_share(std::string_view text) {
   size_t invalid = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -150,7 +150,7 @@ void check_text_name(const std::string& path) {
 void check_text_content(const std::string& path, std::string_view begin) {
   for (const Magic& magic : kMagics)
     if (begin.starts_with(magic.bytes)) refuse(path, magic.is, magic.remedy);
-  if (text_kind(path) == TextKind::records) return;  // whose every line must be JSON
+  if (text_kind(path) == TextKind::records) return;  // every line must be JSON
   begin = begin.substr(0, kJudgedBytes);
   const size_t zero = begin.find('\0');
   check(zero == begin.npos, path, ": is not text: byte ", zero, " is zero; name a file of text");

@@ -6,7 +6,7 @@
 namespace flatshard {
 namespace {
 
-// The default of zstd. A frame that needs a larger window is an Error, so memory is bounded.
+// The default of zstd. A frame with a larger window is refused, so memory is bounded.
 constexpr int kMostWindowBits = 27;
 
 class ZstdDecompressor : public Decompressor {

@@ -1,5 +1,5 @@
 #pragma once
-// The arguments of a call, and the parameters of a built-in function that they are bound to.
+// The arguments of a call, and the built-in functions' parameters that they are bound to.
 
 #include <cassert>
 #include <string>
@@ -19,7 +19,7 @@ struct JinjaArguments {
 // The arguments in the order of the parameters.
 class BoundArguments {
  public:
-  // An Error that names the function if an argument has no parameter, or is given twice.
+  // Throws an Error that names the function if an argument has no parameter, or is given twice.
   BoundArguments(std::string function, const JinjaArguments& arguments, std::vector<const char*> parameters);
 
   // Null if the argument was not given.
@@ -28,7 +28,7 @@ class BoundArguments {
     return values_[i].is(JinjaKind::undefined) ? nullptr : &values_[i];
   }
   const JinjaValue& required(size_t i) const;
-  // The argument, or this default if it is absent or None.
+  // Returns the argument, or this default if it is absent or None.
   const SourcedText* text(size_t i) const;
   int64_t integer(size_t i, int64_t otherwise) const;
   bool truth(size_t i) const { return values_[i].truth(); }

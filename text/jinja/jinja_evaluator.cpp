@@ -210,7 +210,7 @@ JinjaValue JinjaEvaluator::function(const JinjaNode& node) {
 }
 
 JinjaValue JinjaEvaluator::new_namespace(const JinjaArguments& given) {
-  charge(100);  // it is kept until the end
+  charge(100);  // a namespace is kept until the end
   JinjaNamespace& names = namespaces_.emplace_back();
   for (const JinjaValue& initial : given.positional)
     for (const auto& [key, value] : initial.dict().pairs) names.values[key.bytes()] = value;

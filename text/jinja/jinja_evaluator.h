@@ -14,7 +14,7 @@
 
 namespace flatshard {
 
-// The loop around a statement.
+// The loop that encloses a statement.
 struct JinjaLoop {
   const JinjaValue::Items& items;
   size_t at;
@@ -26,7 +26,7 @@ struct JinjaLoop {
 struct JinjaScope {
   std::shared_ptr<JinjaScope> parent;
   std::map<std::string, JinjaValue> values;
-  const JinjaLoop* loop = nullptr;  // if it is the scope of a loop's body
+  const JinjaLoop* loop = nullptr;  // set if this is the scope of a loop's body
 };
 
 class JinjaEvaluator {
@@ -64,14 +64,14 @@ class JinjaEvaluator {
     check(steps_ <= settings_.limits.steps, "the template needs more than ", settings_.limits.steps,
           " steps");
   }
-  // The operation at the node reads this value.
+  // Charges for a value that the operation at the node reads.
   const JinjaValue& charged(const JinjaNode& node, const JinjaValue& value) {
     line_ = node.line;
     charge(value.weight());
     return value;
   }
 
-  // The operation makes this value.
+  // Charges for a value that the operation makes.
   JinjaValue produced(JinjaValue value) {
     charge(value.weight());
     return value;
@@ -89,7 +89,7 @@ class JinjaEvaluator {
     return work();
   }
 
-  // What the statements print in a new scope inside `parent`.
+  // Returns the text that statements print in a new scope inside `parent`.
   template <class Prepare>
   SourcedText captured(const Scope& parent, const JinjaNode& body, Prepare&& prepare) {
     SourcedText outer = std::exchange(out_, {});
@@ -105,16 +105,16 @@ class JinjaEvaluator {
 
   JinjaValue evaluate(const JinjaNode& node);
   JinjaValue::Items evaluate_all(const JinjaNode& node);
-  // Null if the name has no value.
+  // Returns null if the name has no value.
   const JinjaValue* find_variable(const std::string& name) const;
   JinjaValue variable(const std::string& name) const;
-  // The innermost loop if the node is the variable `loop`.
+  // Returns the innermost loop if the node is the variable `loop`.
   const JinjaLoop* loop_of(const JinjaNode& node) const;
   JinjaValue item(const JinjaNode& node);
   JinjaValue binary(const JinjaNode& node);
   bool compare(const JinjaNode& node);
   static bool holds(const std::string& op, const JinjaValue& left, const JinjaValue& right);
-  // The filters of a node applied to its own subject, or in the tag of a block to `text`.
+  // Applies the filters of a node to its own subject, or, in the tag of a block, to `text`.
   JinjaValue filtered(const JinjaNode* node, SourcedText text);
   JinjaArguments arguments(const JinjaNode& node, size_t first);
   // `block` is the {% call %} block that the function may use as caller(), or null.

@@ -1,6 +1,6 @@
 #pragma once
-// The parser of expressions, and the functions that it shares with the parser of statements: access to
-// tokens, and the construction of nodes, which bounds the height of the tree. Internal to the parser.
+// The parser of expressions. It shares with the parser of statements the access to tokens and the
+// construction of nodes, which bounds the height of the tree. Internal to the parser.
 
 #include <algorithm>
 #include <initializer_list>
@@ -20,7 +20,7 @@ class JinjaExpressions {
   using Kind = JinjaToken::Kind;
   using NodeKind = JinjaNodeKind;
   using Node = std::unique_ptr<JinjaNode>;
-  using Operand = Node (JinjaExpressions::*)();  // parses one
+  using Operand = Node (JinjaExpressions::*)();  // parses one operand
   using Names = std::initializer_list<std::string_view>;
 
   JinjaExpressions(std::string_view source, const std::string& name)
@@ -98,7 +98,8 @@ class JinjaExpressions {
     return made;
   }
 
-  // Bounds the height of the tree, which a chain such as a + b + c + ... raises without recursion.
+  // Adds a child and bounds the height of the tree, which a chain such as a + b + c + ... raises without
+  // recursion.
   void add(JinjaNode& parent, Node child) {
     if (child) parent.height = std::max(parent.height, child->height + 1);
     if (parent.height > kMostJinjaNesting)
@@ -114,7 +115,8 @@ class JinjaExpressions {
 
   // --- expressions ---
 
-  // One expression, or a tuple without parentheses. The tag of `for` and `if` has no conditional at its top.
+  // Parses one expression, or a tuple without parentheses. A tag of `for` or `if` has no conditional at its
+  // top.
   Node parse_tuple(bool with_conditional = true);
   Node parse_expression();
   Node binary(Node left, Operand operand, Names operators);
@@ -134,7 +136,7 @@ class JinjaExpressions {
   Node parse_index();
   void parse_arguments(JinjaNode& call);
   Node parse_filters_and_tests(Node made);
-  // subject | filter | filter(...). The first one in a tag of a block has neither subject nor |.
+  // Parses subject | filter | filter(...). In the tag of a block, the first filter has neither subject nor |.
   Node parse_filters(Node subject, bool starts_inline);
   Node parse_test(Node subject);
 

@@ -23,7 +23,7 @@ struct Filter {
 
 V generator(V::Items items) { return jinja_list(JinjaList::Form::generator, std::move(items)); }
 
-// "a.b.0": members of members.
+// Returns a member of a member: "a.b.0".
 V member_at(V value, const V& path) {
   if (!path.is(JinjaKind::text)) return jinja_item(value, path);
   const std::string& names = path.bytes();
@@ -38,7 +38,8 @@ V member_at(V value, const V& path) {
   return value;
 }
 
-// What sort, unique and dictsort compare: the value, or one of its members, in lower case unless `exact`.
+// The key that sort, unique and dictsort compare: the value or one of its members, in lower case unless
+// `exact`.
 V sort_key(const V& value, const V* attribute, bool exact) {
   const V key = attribute == nullptr || attribute->is(JinjaKind::none) ? value : member_at(value, *attribute);
   return !exact && key.is(JinjaKind::text) ? V(lower(key.text())) : key;
@@ -119,7 +120,7 @@ V indent(const V& subject, const A& a) {
   const bool is_text = width != nullptr && width->is(JinjaKind::text);
   const SourcedText indention = is_text ? width->text() : spaces(a.integer(0, 4));
   SourcedText text = subject.text();
-  text.append("\n");  // an empty text is a line too
+  text.append("\n");  // an empty text is a line, too
   const V lines = jinja_method("splitlines", text, {});
   SourcedText result;
   bool is_first = true;
@@ -172,7 +173,7 @@ V safe(const V& subject, const A&) {
   return text;
 }
 
-// Python's int() and float(), and the default where they fail.
+// Python's int() and float(), with a default for values that they refuse.
 V to_integer(const V& subject, const A& a) {
   const V otherwise = a.find(0) == nullptr ? V(int64_t{0}) : *a.find(0);
   if (subject.is(JinjaKind::boolean) || subject.is(JinjaKind::integer)) return subject.integer();
@@ -295,7 +296,7 @@ JinjaArguments rest_of(const JinjaArguments& arguments, size_t first) {
   return rest;
 }
 
-// As in Jinja2, every false value counts as empty.
+// Every false value counts as empty, as in Jinja2.
 V::Items items_if_any(const V& subject) { return subject.truth() ? subject.items() : V::Items(); }
 
 // map(attribute="x"), map("filter", arguments...)
@@ -314,7 +315,7 @@ V map(const V& subject, const JinjaArguments& arguments) {
   return generator(std::move(items));
 }
 
-// select("test", arguments...), selectattr("attribute", "test", arguments...); without a test: what is true
+// select("test", arguments...), selectattr("attribute", "test", arguments...); without a test, true values
 V select(const V& subject, const JinjaArguments& arguments, bool by_attribute, bool wanted) {
   const std::vector<V>& given = arguments.positional;
   const size_t test = by_attribute ? 1 : 0;

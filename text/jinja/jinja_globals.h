@@ -1,5 +1,5 @@
 #pragma once
-// The global functions of templates, but for namespace(), whose values the runtime owns.
+// The global functions of templates, except namespace(): the runtime owns its values.
 
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace flatshard {
 
-const std::vector<std::string>& jinja_global_names();  // with namespace
-// raise_exception is an Error with its message. `date` is that of strftime_now (template_date.h).
+const std::vector<std::string>& jinja_global_names();  // includes namespace
+// raise_exception throws an Error with its message. strftime_now prints `date` (template_date.h).
 JinjaValue jinja_global(const std::string& name, const JinjaArguments& arguments, const std::string& date);
 
 }  // namespace flatshard

@@ -16,7 +16,7 @@ bool is_name_begin(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
 }
 
-// All line breaks as \n, and none at the end.
+// Converts all line breaks to \n, and removes one at the end.
 std::string with_plain_line_breaks(std::string_view source) {
   std::string text;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -81,7 +81,7 @@ class Lexer {
     return source_.npos;
   }
 
-  // Where the text before the tag ends once its white space is treated as the tag's sign demands.
+  // The end of the text before the tag, after removing white space as the tag's sign demands.
   size_t end_of_data(size_t tag, char sign, bool is_output) const {
     const std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     if (sign == '-') return at_ + stripped(text, false, true).end;
@@ -98,7 +98,8 @@ class Lexer {
     move_to(end);
   }
 
-  // The end of a tag, after its sign; removes the white space that the tag controls from the text after it.
+  // Takes the end of a tag, after its sign, and removes the white space that the tag controls from the text
+  // after it.
   void take_end(char sign, std::string_view closing, bool trims) {
     move_to(at_ + closing.size());
     if (sign == '-')
@@ -180,7 +181,7 @@ class Lexer {
   }
 
   void take_number() {
-    const bool is_item = !tokens_.empty() && tokens_.back().is_op(".");  // a.0.1
+    const bool is_item = !tokens_.empty() && tokens_.back().is_op(".");  // the second number in a.0.1
     size_t end = at_;
     const auto take_digits = [&] {
       while (end < source_.size() && (is_digit(source_[end]) || (source_[end] == '_' && end > at_))) ++end;
@@ -245,8 +246,8 @@ class Lexer {
     move_to(at + 1);
   }
 
-  // Appends what the escape sequence at `at`, after its backslash, stands for. Returns where it ends. An
-  // unknown one stands for itself, as in Python.
+  // Appends the character of the escape sequence at `at`, after its backslash. Returns the end of the
+  // sequence. As in Python, an unknown sequence stands for itself.
   size_t unescape(size_t at, std::string& text) {
     if (at >= source_.size()) return at;
     constexpr std::string_view kNamed = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
@@ -279,8 +280,8 @@ class Lexer {
   const std::string& name_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_starts_ = true;  // the text at at_ begins a line
-  std::string open_;         // the closing brackets that are still missing
+  bool line_starts_ = true;  // a line begins at at_
+  std::string open_;         // the missing closing brackets
   std::vector<JinjaToken> tokens_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// The tokens of a Jinja template. Applies all white space rules: `trim_blocks` and `lstrip_blocks` are
-// on, as in Hugging Face transformers, so a block tag removes the spaces before it on its line and the line
-// break after it; `-` removes all white space, and `+` none. A line break at the end of the template is
+// The tokens of a Jinja template. The lexer applies all white space rules. `trim_blocks` and `lstrip_blocks`
+// are on, as in Hugging Face transformers, so a block tag removes the spaces before it on its line and the
+// line break after it; `-` removes all white space, and `+` none. A line break at the end of the template is
 // dropped.
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct JinjaToken {
 
   Kind kind;
   int line;
-  std::string text;  // of data and strings, without escapes; a name; an operator
+  std::string text;  // text of data or a string, without escapes; a name; an operator
   int64_t integer = 0;
   double number = 0;
 
@@ -37,7 +37,7 @@ struct JinjaToken {
   bool is_name(std::string_view name) const { return is(Kind::name, name); }
 };
 
-// The last token is `end`. An Error begins with name:line.
+// Returns the tokens; the last one is `end`. An Error begins with name:line.
 std::vector<JinjaToken> jinja_tokens(std::string_view source, const std::string& name);
 
 }  // namespace flatshard

@@ -1,5 +1,5 @@
-// The methods of strings, dictionaries and lists. Lists and dictionaries are immutable, so the methods that
-// would change them only report an error.
+// The methods of strings, dictionaries and lists. Lists and dictionaries are immutable: a method that would
+// change one throws an Error.
 
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ JinjaValue strip(const JinjaValue& object, const BoundArguments& arguments) {
   return object.text().slice(begin, end);
 }
 
-// The parts between runs of white space; after `most` parts, unless it is negative, the rest is one part.
+// The parts between runs of white space. After `most` parts, unless `most` is negative, the rest is one part.
 JinjaValue::Items split_at_space(const SourcedText& text, int64_t most, bool from_right) {
   const std::string_view bytes = text.bytes();
   std::vector<StrippedRange> words;
@@ -48,7 +48,7 @@ JinjaValue::Items split_at_space(const SourcedText& text, int64_t most, bool fro
   return parts;
 }
 
-// A search from the right takes time in proportion to the length of the part too.
+// Bounds the length of the part, because the time of a search from the right is proportional to it.
 const std::string& short_part(const std::string& part) {
   constexpr size_t kMost = 1000;
   check(part.size() <= kMost, "the text to find from the right has ", part.size(),
@@ -84,7 +84,7 @@ JinjaValue split(const JinjaValue& object, const BoundArguments& arguments, bool
   return JinjaValue::list(std::move(parts));
 }
 
-// startswith, endswith: one part, or a tuple of them.
+// startswith and endswith accept one part or a tuple of parts.
 template <class Matches>
 JinjaValue any_part(const JinjaValue& parts, Matches&& matches) {
   if (!parts.is(JinjaKind::list)) return matches(parts.bytes());
@@ -92,7 +92,7 @@ JinjaValue any_part(const JinjaValue& parts, Matches&& matches) {
   return std::any_of(all.begin(), all.end(), [&](const JinjaValue& part) { return matches(part.bytes()); });
 }
 
-// Letters after something that is not a letter in upper case, all others in lower case.
+// Converts each letter that follows no letter to upper case, and all others to lower case.
 JinjaValue title(const JinjaValue& object, const BoundArguments&) {
   const SourcedText& text = object.text();
   SourcedText result;
@@ -106,7 +106,7 @@ JinjaValue title(const JinjaValue& object, const BoundArguments&) {
   return result;
 }
 
-// Fields without a format: {}, {0} and {name}.
+// Formats fields without a format specification: {}, {0} and {name}.
 JinjaValue format(const JinjaValue& object, const JinjaArguments& arguments) {
   const SourcedText& text = object.text();
   const std::string& bytes = text.bytes();
@@ -114,7 +114,7 @@ JinjaValue format(const JinjaValue& object, const JinjaArguments& arguments) {
   size_t begin = 0, next = 0;
   for (size_t at = bytes.find_first_of("{}"); at != bytes.npos; at = bytes.find_first_of("{}", begin)) {
     result.append(text, begin, at);
-    if (at + 1 < bytes.size() && bytes[at] == bytes[at + 1]) {  // {{ is {
+    if (at + 1 < bytes.size() && bytes[at] == bytes[at + 1]) {  // {{ stands for {
       result.append(text, at, at + 1);
       begin = at + 2;
       continue;

@@ -1,6 +1,6 @@
 #pragma once
-// The syntax tree of a template. A node's children depend on its kind; a child may be absent (null) where the
-// table says so.
+// The syntax tree of a template. The children of a node depend on its kind; a child marked ? in the table may
+// be absent (null).
 
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ enum class JinjaNodeKind {
   call,         // callee, arguments...
   filter,       // name | subject? (absent in the tag of a block), arguments...
   test,         // name | subject, arguments...
-  keyword,      // name | value; an argument, as are the next two
+  keyword,      // name | value; an argument, like the next two
   star,         // list of arguments
   double_star,  // dictionary of arguments
   unary,        // name: operator | operand
@@ -55,7 +55,7 @@ struct JinjaNode {
   std::string name;
   JinjaValue value;
   std::vector<std::unique_ptr<JinjaNode>> children;
-  int height = 1;  // levels of the tree
+  int height = 1;  // number of levels of the tree
 
   const JinjaNode& child(size_t i) const { return *children[i]; }
   const JinjaNode* optional_child(size_t i) const {

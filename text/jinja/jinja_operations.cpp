@@ -12,7 +12,7 @@ JinjaValue no_member(const JinjaValue& object, const std::string& name) {
   return JinjaValue::undefined(str("a value of type ", object.type(), " has no member '", name, "'"));
 }
 
-// The result of an operation that returns whether it overflows.
+// Returns the result of an operation that returns whether it overflows.
 template <class Operation>
 int64_t checked(Operation&& operation) {
   int64_t result = 0;
@@ -99,7 +99,7 @@ SourcedText added(const SourcedText& a, const SourcedText& b) {
   return text;
 }
 
-// The positions in Python's slice of `size` items.
+// The positions of the items in Python's slice of `size` items.
 std::vector<size_t> sliced(int64_t size, std::optional<int64_t> begin, std::optional<int64_t> end,
                            std::optional<int64_t> step_given) {
   const int64_t step = step_given.value_or(1);
@@ -120,7 +120,7 @@ std::vector<size_t> sliced(int64_t size, std::optional<int64_t> begin, std::opti
   return found;
 }
 
-// Where the code points of a text begin, and where the last one ends.
+// The starts of the code points in a text, and the end of the last one.
 std::vector<size_t> code_point_bounds(std::string_view text) {
   std::vector<size_t> bounds{0};
   while (bounds.back() < text.size()) bounds.push_back(after_code_point(text, bounds.back()));

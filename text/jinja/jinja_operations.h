@@ -1,6 +1,6 @@
 #pragma once
 // The operators of templates, with Python's meaning, and the built-in functions: filters, tests and methods.
-// An Error says what has no meaning, such as an unknown filter; the runtime adds the line.
+// An Error describes an operation without a meaning, such as an unknown filter; the runtime adds the line.
 
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ bool jinja_contains(const JinjaValue& container, const JinjaValue& value);
 
 JinjaValue jinja_filter(const std::string& name, const JinjaValue& subject, const JinjaArguments& arguments);
 bool jinja_test(const std::string& name, const JinjaValue& subject, const JinjaArguments& arguments);
-// Whether values of this type have such a method.
+// Whether values of this type have a method with this name.
 bool has_jinja_method(const JinjaValue& object, const std::string& name);
 JinjaValue jinja_method(const std::string& name, const JinjaValue& object, const JinjaArguments& arguments);
 

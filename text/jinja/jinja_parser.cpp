@@ -12,7 +12,7 @@ class Parser : private JinjaExpressions {
   Node run() { return parse_body({}); }
 
  private:
-  // Up to a tag with one of these names, whose name is the next token, or the end of the template.
+  // Parses up to the end of the template, or up to a tag with one of these names; the name is the next token.
   Node parse_body(Names ends) {
     const Nesting nesting(*this);
     Node body = node(NodeKind::body, token().line);
@@ -40,7 +40,7 @@ class Parser : private JinjaExpressions {
     return body;
   }
 
-  // The body of a statement with one end tag, including that tag.
+  // Parses the body of a statement that has one end tag, and the end tag.
   Node parse_block(std::string_view end) {
     expect_end_of_block();
     Node body = parse_body({end});
@@ -129,7 +129,7 @@ class Parser : private JinjaExpressions {
     return made;
   }
 
-  // A name, a tuple of targets, or (of set) an attribute of a namespace.
+  // Parses a name, a tuple of targets, or (in `set`) an attribute of a namespace.
   Node parse_target(bool with_namespace) {
     const Nesting nesting(*this);
     const int line = token().line;

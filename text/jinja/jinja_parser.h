@@ -1,6 +1,6 @@
 #pragma once
-// The parser of Jinja templates. It accepts every statement: one that it does not know becomes a node that
-// fails when it is executed, so that a template with an unsupported construct renders if it does not use it.
+// The parser of Jinja templates. It accepts every statement: an unknown one becomes a node that fails when it
+// is executed. So a template with an unsupported construct renders if it does not use the construct.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace flatshard {
 
-// The body of the template. An Error begins with name:line. Deeper nesting than this is one.
+// Returns the body of the template. An Error begins with name:line. Deeper nesting than kMostJinjaNesting is
+// an Error.
 constexpr int kMostJinjaNesting = 200;
 std::unique_ptr<JinjaNode> parse_jinja(std::string_view source, const std::string& name);
 

@@ -49,8 +49,8 @@ std::string escaped_json(char32_t c, bool ascii) {
   return hex("\\u", 0xd800 + ((c - 0x10000) >> 10), 4) + hex("\\u", 0xdc00 + ((c - 0x10000) & 0x3ff), 4);
 }
 
-// The text with code points replaced by what `escape` returns for them, unless that is "". The escapes have
-// the source of what they replace.
+// Appends the text; each code point for which `escape` returns more than "" is replaced by the result. A
+// replacement has the source of its code point.
 template <class Escape>
 void append_escaped(SourcedText& out, const SourcedText& text, Escape&& escape) {
   const std::string& bytes = text.bytes();

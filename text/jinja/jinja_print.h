@@ -8,20 +8,20 @@
 
 namespace flatshard {
 
-// An Error for values without a defined text, such as functions and generators.
+// Throws an Error for values without a defined text, such as functions and generators.
 SourcedText jinja_str(const JinjaValue& value);
 SourcedText jinja_repr(const JinjaValue& value);
 
-// Python's json.dumps.
+// The format of Python's json.dumps.
 struct JsonStyle {
-  std::optional<SourcedText> indent;  // one level
+  std::optional<SourcedText> indent;  // indent of one level
   std::optional<SourcedText> item_separator, key_separator;
   bool sort_keys = false;
-  bool ascii = false;  // escape everything else
+  bool ascii = false;  // escape all other characters
 };
 SourcedText jinja_json(const JinjaValue& value, const JsonStyle& style);
 
-// As Python prints it: the shortest digits that give the same number, 1.0, 1e+16, inf.
+// Prints like Python: the shortest digits that give the same number, 1.0, 1e+16, inf.
 std::string python_float(double value);
 
 }  // namespace flatshard

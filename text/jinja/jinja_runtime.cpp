@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// A template may put a text of any length into a message.
+// Shortens a message, into which a template may put a text of any length.
 std::string shortened(const std::string& message) {
   constexpr size_t kMostBytes = 2000;
   if (message.size() <= kMostBytes) return message;

@@ -31,7 +31,7 @@ bool is_iterable(const V& v, const A&) {
   return v.is(JinjaKind::list) || v.is(JinjaKind::text) || v.is(JinjaKind::dict) ||
          v.is(JinjaKind::undefined);
 }
-// Has a length and can be indexed.
+// Whether the value has a length and can be indexed.
 bool is_sequence(const V& v, const A&) {
   return v.is(JinjaKind::text) || v.is(JinjaKind::dict) || v.is(JinjaKind::undefined) ||
          is_form(v, JinjaList::Form::range);

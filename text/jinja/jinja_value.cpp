@@ -12,7 +12,7 @@ bool is_integral(const JinjaValue& value) {
   return value.is(JinjaKind::boolean) || value.is(JinjaKind::integer);
 }
 
-// A double that is a whole number stands for the same key as the integer.
+// The key of a number. A double that is a whole number has the same key as the integer.
 std::string number_key(double value) {
   if (value == std::floor(value) && std::abs(value) < 0x1p62) return str('i', static_cast<int64_t>(value));
   return str('f', std::hexfloat, value);

@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// The C library's tables of letters; they do not depend on the locale of the user.
+// The locale of the C library's tables of letters, which is independent of the user's locale.
 locale_t unicode_locale() {
   static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   check(locale != nullptr, "the C library has no locale C.UTF-8, which the letters of templates need");
@@ -20,7 +20,7 @@ locale_t unicode_locale() {
 struct CodeRange {
   char32_t first, last;
 };
-// Unicode's SpecialCasing, and letters with a title case of their own.
+// Characters in Unicode's SpecialCasing, and letters with a title case of their own.
 constexpr CodeRange kSpecialUpper[] = {{0xdf, 0xdf},     {0x149, 0x149},   {0x1c4, 0x1cc},   {0x1f0, 0x1f3},
                                        {0x390, 0x390},   {0x3b0, 0x3b0},   {0x587, 0x587},   {0x10d0, 0x10ff},
                                        {0x1c80, 0x1cbf}, {0x1e96, 0x1e9a}, {0x1f50, 0x1f56}, {0x1f80, 0x1fff},

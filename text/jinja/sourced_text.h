@@ -1,8 +1,8 @@
 #pragma once
-// A string that records where each of its bytes comes from: the template itself, or data passed to it. All
+// A string that records the source of each of its bytes: the template itself, or data passed to it. All
 // operations on strings keep the record, so a rendering shows which of its bytes are data, however the
-// template trimmed, split and joined them. Texts are valid UTF-8; positions count bytes, and the functions
-// below convert to the code points that Jinja counts.
+// template trimmed, split and joined them. Texts are valid UTF-8. Positions count bytes, and the functions
+// below convert them to the code points that Jinja counts.
 
 #include <cstdint>
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace flatshard {
 
-constexpr int32_t kFromTemplate = -1;  // sources of data are any other numbers
+constexpr int32_t kFromTemplate = -1;  // sources of data are all other numbers
 
 struct TextRun {
   size_t end;      // the run begins where the one before it ends
-  int32_t source;  // kFromTemplate, or where the data came from
+  int32_t source;  // kFromTemplate, or the source of the data
   bool generated;  // inside {% generation %}
 };
 
@@ -29,24 +29,23 @@ class SourcedText {
   explicit SourcedText(std::string_view bytes, int32_t source = kFromTemplate) { append(bytes, source); }
 
   const std::string& bytes() const { return bytes_; }
-  const std::vector<TextRun>& runs() const { return runs_; }  // neighbors differ
+  const std::vector<TextRun>& runs() const { return runs_; }  // adjacent runs differ
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
 
-  // An Error when the text would have more than kMostBytes.
+  // Throws an Error if the text would have more than kMostBytes.
   void append(std::string_view bytes, int32_t source = kFromTemplate);
   void append(const SourcedText& text) { append(text, 0, text.size()); }
   void append(const SourcedText& text, size_t begin, size_t end);
   void mark_generated();
 
-  // Marked by the filter `safe`: text appended with + is HTML-escaped, as in Jinja2, even without
-  // autoescaping.
+  // Set by the filter `safe`: text appended with + is HTML-escaped, as in Jinja2, even without autoescaping.
   bool is_markup() const { return is_markup_; }
   void mark_markup() { is_markup_ = true; }
 
   SourcedText slice(size_t begin, size_t end) const;
-  SourcedText reversed() const;  // by code points
-  // `to` appends to a string what a code point becomes.
+  SourcedText reversed() const;  // reverses code points
+  // Calls to(code point, string), which appends the replacement of the code point to the string.
   template <class To>
   SourcedText mapped(To&& to) const {
     SourcedText result;
@@ -68,16 +67,16 @@ class SourcedText {
   bool is_markup_ = false;
 };
 
-// Where the code point at `at` ends.
+// The end of the code point at `at`.
 inline size_t after_code_point(std::string_view text, size_t at) {
   next_code_point(text, at);
   return at;
 }
 size_t count_code_points(std::string_view text);
 
-// What Python's str.isspace() accepts.
+// Python's str.isspace() for a code point.
 bool is_space(char32_t code_point);
-// The bytes [begin, end) that remain when white space is removed, or the code points of `characters` if there
+// The bytes [begin, end) that remain after stripping white space, or the code points of `characters` if there
 // are any.
 struct StrippedRange {
   size_t begin, end;
@@ -87,8 +86,8 @@ StrippedRange stripped(std::string_view text, bool left, bool right, std::string
 // The first byte of `part` in `text` from `at` on, in linear time; npos if there is none.
 size_t find_part(std::string_view text, std::string_view part, size_t at = 0);
 
-// Python's mapping of letters. An Error for the few characters whose mapping depends on their neighbors or
-// has several characters, such as the German sharp s.
+// Python's upper() and lower(). Throw an Error for the few characters whose mapping depends on their
+// neighbors or has several characters, such as the German sharp s.
 SourcedText upper(const SourcedText& text);
 SourcedText lower(const SourcedText& text);
 

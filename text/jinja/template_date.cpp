@@ -23,7 +23,7 @@ bool is_date(const std::string& text) {
   return number(0, 4) > 0 && date.ok();
 }
 
-// The format without what Python prints otherwise than the C library, for a time of no zone.
+// Replaces %f, %z and %Z, which Python and the C library print differently, for a time without a zone.
 std::string for_c(const std::string& format) {
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {

@@ -1,19 +1,19 @@
 #pragma once
-// The date that templates print with strftime_now(), as YYYY-MM-DD: a rendering is a function of it, and not
-// of the clock. Its time of day is midnight.
+// The date that templates print with strftime_now(), as YYYY-MM-DD. A rendering depends on this date, not on
+// the clock. The time of day is midnight.
 
 #include <string>
 
 namespace flatshard {
 
-// In the local time zone.
+// Today's date in the local time zone.
 std::string todays_date();
 
-// An Error that begins with `name`, which says what has the value, unless it is a date of four digits, two
-// and two.
+// Throws an Error unless the date has the form YYYY-MM-DD. The Error begins with `name`, the name of the
+// value.
 void check_date(const std::string& name, const std::string& date);
 
-// As Python's datetime.strftime() prints the date, with English names.
+// Prints the date like Python's datetime.strftime(), with English names.
 std::string formatted_date(const std::string& date, const std::string& format);
 
 }  // namespace flatshard

@@ -13,7 +13,7 @@ namespace flatshard {
 namespace {
 
 constexpr uint32_t kNoRank = UINT32_MAX;
-constexpr size_t kShortWord = 96;  // pieces up to which scanning for the best pair is faster than a heap
+constexpr size_t kShortWord = 96;  // longest piece for which scanning for the best pair is faster than a heap
 
 std::string byte_token(unsigned byte) {
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -82,8 +82,8 @@ uint32_t Bpe::rank_of(int32_t left, int32_t right) const {
   return merge != nullptr ? merge->rank : kNoRank;
 }
 
-// An unknown character waits in `unknown` for others to be fused with. Tokens of bytes do not end that wait:
-// this order is the one of Hugging Face's tokenizers.
+// An unknown character waits in `unknown` to be fused with others. Byte tokens do not end the wait: this
+// order is that of Hugging Face's tokenizers.
 void Bpe::add_unknown(std::string_view word, TextRange character, std::optional<Piece>* unknown,
                       std::vector<Piece>* pieces) const {
   const auto fallback = [&](size_t at) { return fallback_[static_cast<unsigned char>(word[at])]; };
@@ -125,7 +125,7 @@ void Bpe::add_characters(std::string_view word, std::vector<Piece>* pieces) cons
 void Bpe::merge_short(std::vector<Piece>* pieces) const {
   std::vector<Piece>& p = *pieces;
   size_t count = p.size();
-  std::array<uint32_t, kShortWord> ranks;  // of the pair that begins with a piece
+  std::array<uint32_t, kShortWord> ranks;  // rank of the pair that begins with each piece
   for (size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_of(p[i].id, p[i + 1].id);
   while (count > 1) {
     size_t best = 0;

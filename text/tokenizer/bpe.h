@@ -1,8 +1,7 @@
 #pragma once
-// The byte-pair-encoding model: turns a word, as the pre-tokenizer cuts it, into tokens. It starts from the
+// The byte-pair-encoding model: turns a word from the pre-tokenizer into tokens. It starts from the
 // characters (the bytes, in a byte-level tokenizer) and merges the adjacent pair of lowest rank, the leftmost
-// of several, until no pair is left that can be merged. Short words take a scan per merge, long ones a heap:
-// n log n.
+// of several, until no pair can be merged. Short words take a scan per merge, long ones a heap: n log n.
 
 #include <array>
 #include <cstdint>
@@ -29,30 +28,30 @@ struct BpeOptions {
   bool byte_fallback =
       false;              // a character without a token becomes the tokens <0xNN> of its bytes, if all exist
   bool fuse_unk = false;  // adjacent unknown characters become one unknown token
-  bool ignore_merges = false;  // a word that is a token stays one
-  std::optional<int32_t> unk;  // without it, unknown characters vanish
+  bool ignore_merges = false;  // a word that is a token is not split
+  std::optional<int32_t> unk;  // the unknown token; empty: unknown characters vanish
 };
 
 class Bpe {
  public:
   using Merges = std::vector<std::pair<std::string, std::string>>;
-  // No word or character becomes one of the `special` tokens, which come from added tokens only. An Error
-  // names `path` and a merge whose parts or product are not in the vocabulary.
+  // No word or character becomes one of the `special` tokens: only added tokens do. An Error names `path` and
+  // a merge whose parts or product are not in the vocabulary.
   Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<int32_t>& special,
       const BpeOptions& options, const std::string& path);
 
-  // A token of a word, and the byte of the word where it begins.
+  // A token of a word, and the byte where it begins in the word.
   struct Piece {
     int32_t id;
     uint32_t begin;
   };
-  // Memory of one thread: results of short words that were seen before, in a table of fixed size.
+  // The memory of one thread: cached results of short words, in a table of fixed size.
   class Scratch;
-  // The tokens of the word; valid until the next call with this scratch.
+  // Returns the tokens of the word; they are valid until the next call with this scratch.
   const std::vector<Piece>& encode(std::string_view word, Scratch& scratch) const;
 
-  // The positions where a word may be cut because no merge crosses them: before a U+2581 that follows another
-  // character, if the merges allow it. Calls take(begin, end).
+  // Cuts a word where no merge crosses: before a U+2581 that follows another character, if the merges allow
+  // it. Calls take(begin, end) for each part.
   template <class Take>
   void cut(std::string_view word, Take&& take) const;
 
@@ -74,7 +73,7 @@ class Bpe {
   BpeOptions options_;
   std::array<int32_t, 256> ascii_;  // token of a byte (byte-level), or of an ASCII character; -1 without
   std::array<int32_t, 256> fallback_;
-  Vocabulary words_;  // characters, or all if ignore_merges
+  Vocabulary words_;  // characters, or all words if ignore_merges
   PairTable<Merge> merges_;
   bool cuts_ = false;
 };
@@ -90,7 +89,7 @@ class Bpe::Scratch {
   using Key = std::array<uint64_t, kKeyBytes / sizeof(uint64_t)>;
   struct alignas(64) Slot {
     Key key{};
-    uint8_t size = 0, count = 0;  // of the word, in bytes; of its tokens
+    uint8_t size = 0, count = 0;  // bytes of the word; number of its tokens
     std::array<uint8_t, kMostPieces> begins{};
     std::array<int32_t, kMostPieces> ids{};
   };

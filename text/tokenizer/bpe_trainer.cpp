@@ -18,14 +18,14 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kBytes = 256;
-constexpr int64_t kMostTokens = int64_t{1} << 22;  // as a tokenizer.json may have
+constexpr int64_t kMostTokens = int64_t{1} << 22;  // limit of a tokenizer.json
 constexpr size_t kPendingBytes = size_t{32} << 20;
 
 std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
-// The letters of all bytes in the order of their code points, and the index of each byte's letter.
+// The letters of all bytes, sorted by code point, and the index of each byte's letter.
 std::vector<std::string> alphabet(std::array<int32_t, kBytes>* index) {
-  std::map<std::string, size_t> byte_of;  // the order of UTF-8 is that of code points
+  std::map<std::string, size_t> byte_of;  // UTF-8 sorts like code points
   for (size_t byte = 0; byte < kBytes; ++byte)
     byte_of[letters_of_bytes(std::string(1, static_cast<char>(byte)))] = byte;
   std::vector<std::string> letters;

@@ -1,8 +1,8 @@
 #pragma once
 // Trains a byte-level BPE tokenizer: counts the words of documents, then merges the most frequent pair of
 // adjacent tokens until the vocabulary is full. The same documents give the same tokenizer, in any order and
-// with any number of threads, and the same as the BpeTrainer of Hugging Face's tokenizers with the 256
-// letters of ByteLevel as its initial alphabet: of pairs with the same count, the one with the lowest ids is
+// with any number of threads. It equals that of BpeTrainer in Hugging Face's tokenizers with the 256 letters
+// of ByteLevel as its initial alphabet: among pairs with the same count, the one with the lowest ids is
 // merged first.
 
 #include <cstdint>
@@ -17,21 +17,23 @@
 namespace flatshard {
 
 struct BpeTrainerOptions {
-  int64_t vocab = 0;                     // tokens: the special ones, 256 bytes, and merges
-  std::vector<std::string> special;      // get the first ids, in this order
-  std::string pattern = kLlama3Pattern;  // cuts a document into words
+  int64_t vocab = 0;                     // number of tokens: special tokens, 256 bytes, and merges
+  std::vector<std::string> special;      // special tokens; they get the first ids, in this order
+  std::string pattern = kLlama3Pattern;  // regular expression that cuts a document into words
 };
 
 class BpeTrainer {
  public:
-  // An Error if the vocabulary is too small or too large, or a special token is empty or appears twice.
+  // Throws an Error if the vocabulary is too small or too large, or a special token is empty or appears
+  // twice.
   explicit BpeTrainer(BpeTrainerOptions options);
 
   // Adds a document, whose words may be counted later. Words do not cross documents. Invalid UTF-8 becomes
   // U+FFFD.
   void add(std::string_view document);
 
-  // Trains, and returns a tokenizer.json. The vocabulary is smaller if the documents have too few pairs.
+  // Trains, and returns a tokenizer.json. The vocabulary is smaller than `vocab` if the documents have too
+  // few pairs.
   std::string tokenizer_json();
 
  private:
@@ -42,7 +44,7 @@ class BpeTrainer {
   Pattern pattern_;
   std::vector<std::string> pending_;  // documents to count
   size_t pending_bytes_ = 0;
-  std::vector<Counts> counts_;  // of words, by worker
+  std::vector<Counts> counts_;  // word counts, by worker
 };
 
 }  // namespace flatshard

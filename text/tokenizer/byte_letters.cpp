@@ -12,7 +12,7 @@ constexpr char32_t kFirstMoved = 0x100, kMoved = 68;
 
 struct Alphabet {
   std::array<char32_t, 256> letters{};
-  std::array<int16_t, kFirstMoved + kMoved> bytes{};  // of a letter; -1 where there is none
+  std::array<int16_t, kFirstMoved + kMoved> bytes{};  // byte of each letter; -1 if there is none
 
   constexpr Alphabet() {
     bytes.fill(-1);

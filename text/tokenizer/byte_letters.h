@@ -9,9 +9,9 @@
 
 namespace flatshard {
 
-// The bytes as letters.
+// Spells the bytes as letters.
 std::string letters_of_bytes(std::string_view bytes);
-// The bytes that these letters stand for; none if a character is not a letter of the alphabet.
+// The bytes that these letters stand for; nothing if a character is not a letter of the alphabet.
 std::optional<std::string> bytes_of_letters(std::string_view letters);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// The search of BPE training: words as sequences of token ids, from which the most frequent pair is merged
-// again and again. Deterministic.
+// The search of BPE training: repeatedly merges the most frequent pair in words, which are sequences of token
+// ids. Deterministic.
 
 #include <cstdint>
 #include <queue>
@@ -14,23 +14,23 @@ namespace flatshard {
 
 class MergeSearch {
  public:
-  // The words follow each other in `symbols`; word i begins at begins[i] and ends at begins[i + 1], and
+  // `symbols` are the words, one after the other; word i begins at begins[i], ends at begins[i + 1] and
   // occurs counts[i] times. `tokens` are the texts of the ids so far.
   MergeSearch(std::vector<int32_t> symbols, std::vector<size_t> begins, std::vector<int64_t> counts,
               std::vector<std::string> tokens);
 
-  // Merges until there are `vocab` tokens or no pair is left.
+  // Merges until there are `vocab` tokens or no pairs.
   void run(size_t vocab);
 
   const std::vector<std::string>& tokens() const { return tokens_; }
-  // In the order of their ranks. A pair that is merged again, after a merge that made the text of an earlier
-  // token, has the later rank, as in Hugging Face's library.
+  // The merges in the order of their ranks. A pair can be merged again after a merge that made the text of an
+  // earlier token; it then has the later rank, as in Hugging Face's library.
   std::vector<std::pair<int32_t, int32_t>> merges() const;
 
  private:
   struct PairState {
     int64_t count = 0;
-    uint32_t round = 0;  // of its newest candidate
+    uint32_t round = 0;  // round of its newest candidate
     uint32_t words = 0;  // its index in word_lists_
   };
   struct Candidate {
@@ -48,14 +48,14 @@ class MergeSearch {
 
   std::vector<int32_t> symbols_;
   std::vector<size_t> begins_;
-  std::vector<uint32_t> lengths_;  // of the words, which shrink in place
+  std::vector<uint32_t> lengths_;  // lengths of the words, which shrink in place
   std::vector<int64_t> counts_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, int32_t> ids_;
   PairTable<PairState> pairs_;
-  std::vector<std::vector<uint32_t>> word_lists_;  // where a candidate occurs, ascending
+  std::vector<std::vector<uint32_t>> word_lists_;  // words that contain a candidate, ascending
   std::priority_queue<Candidate> queue_;
-  std::vector<uint64_t> new_pairs_;  // of this round
+  std::vector<uint64_t> new_pairs_;  // new pairs in this round
   uint32_t round_ = 1;
   std::vector<uint64_t> merged_;
 };

@@ -14,7 +14,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a file
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // most bytes of a file
 constexpr char kConfigFile[] = "tokenizer_config.json";
 
 std::string hash_of(std::initializer_list<std::string_view> texts) {
@@ -56,7 +56,7 @@ struct Tokenizer::Data {
   Vocabulary ids;
   std::vector<std::optional<std::string>> tokens;
   std::vector<bool> special;
-  AddedTokenFinder raw, normalized;  // the added tokens that are found before and after normalization
+  AddedTokenFinder raw, normalized;  // added tokens found before and after normalization
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe model;
@@ -66,7 +66,8 @@ struct Tokenizer::Data {
   std::string identity;
 
   std::mutex mutex;
-  std::vector<std::unique_ptr<Scratch>> idle;  // as many as threads ever encoded at the same time
+  // Unused scratches. There are as many as threads ever encoded at the same time.
+  std::vector<std::unique_ptr<Scratch>> idle;
 };
 
 namespace {
@@ -116,7 +117,7 @@ Tokenizer::Data::Data(TokenizerParts parts, const TokenNames& names, const std::
   identity = hash_of({file_hash});
 }
 
-// add_bos_token and add_eos_token.
+// Applies add_bos_token and add_eos_token.
 void Tokenizer::Data::set_ends(const TokenNames& names, const std::string& path) {
   const auto set = [&](const char* flag, const std::optional<bool>& wanted, std::optional<int32_t> id,
                        std::vector<int32_t>* side) {
@@ -131,7 +132,7 @@ void Tokenizer::Data::set_ends(const TokenNames& names, const std::string& path)
   set("add_eos_token", names.add_eos, eos, &suffix);
 }
 
-// Borrows a scratch for one call.
+// Lends a scratch to one call.
 class Tokenizer::Lease {
  public:
   explicit Lease(Data& data) : data_(data) {
@@ -214,7 +215,7 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special, std::span<co
   encoding.begins.reserve(text.size() / 3);
   encoding.begins.resize(encoding.ids.size());
   const size_t before = encoding.ids.size();
-  uint32_t last = 0;  // normalization reorders marks, but not the begins of tokens
+  uint32_t last = 0;  // normalization reorders marks, but starts must ascend
   const auto add = [&](int32_t id, uint32_t begin) {
     encoding.ids.push_back(id);
     encoding.begins.push_back(last = std::max(last, begin));

@@ -22,7 +22,7 @@ constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr char kEndOfText[] = "<|endoftext|>";
 
 json tokenizer_json(std::string_view text, const std::string& path) {
-  // A token may be U+0000.
+  // A token may contain U+0000.
   return checked_json<json>(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);
 }
 
@@ -42,7 +42,7 @@ Vocabulary vocabulary_of(const json& tokens, const std::string& where) {
   return vocabulary;
 }
 
-// "a b" as in older files, or ["a", "b"].
+// Parses "a b", the form of older files, or ["a", "b"].
 std::pair<std::string, std::string> merge_of(const json& merge, const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -89,7 +89,7 @@ AddedToken added_token_of(const JsonComponent& c) {
           .special = c.flag("special", false)};
 }
 
-// Fills in the token of every id; an Error if two have the same.
+// Fills in the token of every id. Throws an Error if two tokens have the same id.
 void number_tokens(TokenizerParts* parts, const std::string& path) {
   int32_t largest = -1;
   for (const auto& [token, id] : parts->vocabulary) largest = std::max(largest, id);

@@ -16,16 +16,16 @@
 namespace flatshard {
 
 struct TokenizerParts {
-  Vocabulary vocabulary;  // of the model
+  Vocabulary vocabulary;  // vocabulary of the model
   Bpe::Merges merges;
   BpeOptions options;
   std::vector<AddedToken> added;
   int64_t vocab = 0;                               // one above the largest id
-  std::vector<std::optional<std::string>> tokens;  // by id
+  std::vector<std::optional<std::string>> tokens;  // indexed by id
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  std::vector<int32_t> prefix, suffix;  // added around a text by the post-processor
-  std::vector<Decoder::Token> decoded;  // by id
+  std::vector<int32_t> prefix, suffix;  // tokens that the post-processor adds around a text
+  std::vector<Decoder::Token> decoded;  // indexed by id
   Decoder::Rules decoding;
 };
 
@@ -36,8 +36,8 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& pa
 TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
                                 std::string_view merges, const std::string& merges_path);
 
-// The settings in tokenizer_config.json and special_tokens_map.json. Missing tokens are "", missing flags
-// empty.
+// The settings in tokenizer_config.json and special_tokens_map.json. Missing tokens are "", and missing flags
+// have no value.
 struct TokenNames {
   std::string bos, eos, pad;
   std::optional<bool> add_bos, add_eos;

@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr size_t kMostSteps = 64;
 constexpr size_t kMostTemplate = 64;  // parts of a template
 constexpr int64_t kMostStrips = 1000;
-constexpr size_t kMostContent = 64;  // bytes that replace a match
+constexpr size_t kMostContent = 64;  // most bytes that replace a match
 
 template <class Value>
 Value one_of(const JsonComponent& component, const char* member,
@@ -38,7 +38,7 @@ Pattern pattern_of(const JsonComponent& component) {
   }
 }
 
-// Longer ones have no use and could make a text grow without bound.
+// Limits the length, because long texts have no use and could make a text grow without bound.
 std::string short_text(const JsonComponent& component, const char* member) {
   const std::string text = component.text(member);
   check(text.size() <= kMostContent, component.where(), ": \"", member, "\" has ", text.size(),
@@ -46,7 +46,7 @@ std::string short_text(const JsonComponent& component, const char* member) {
   return text;
 }
 
-// What replaces a match; may be empty.
+// The replacement of a match, which may be empty.
 std::string content_of(const JsonComponent& component) {
   return component.value("content") == "" ? "" : short_text(component, "content");
 }
@@ -64,7 +64,7 @@ SplitBehavior behavior_of(const JsonComponent& component) {
                                 {"Contiguous", SplitBehavior::contiguous}});
 }
 
-// Older files say add_prefix_space: false instead of prepend_scheme: never.
+// Reads prepend_scheme; older files write add_prefix_space: false for prepend_scheme: never.
 PrependScheme scheme_of(const JsonComponent& component) {
   const bool never = !component.flag("add_prefix_space", true);
   if (!component.has("prepend_scheme")) return never ? PrependScheme::never : PrependScheme::always;
@@ -107,7 +107,7 @@ void read_template(const JsonComponent& component, TokenizerParts* parts) {
   parts->suffix.insert(parts->suffix.end(), after.begin(), after.end());
 }
 
-// BERT's and RoBERTa's: "sep": ["</s>", 2]
+// Reads a token of the post-processors of BERT and RoBERTa: "sep": ["</s>", 2]
 int32_t token_of_pair(const JsonComponent& component, const char* member, const TokenizerParts& parts) {
   const json& pair = component.value(member);
   check(pair.is_array() && pair.size() == 2 && pair[1].is_number_unsigned() &&

@@ -1,5 +1,5 @@
 #pragma once
-// The components of a tokenizer.json around its model, from JSON.
+// Reads the components of a tokenizer.json other than its model.
 
 #include "text/tokenizer/json_component.h"
 #include "text/tokenizer/tokenizer_file.h"
@@ -7,11 +7,11 @@
 namespace flatshard {
 
 void read_normalizer(JsonComponent component, Normalizer* normalizer);
-// Also finds out whether the model's words are bytes.
+// Sets `byte_level`, too: whether the model's words are bytes.
 void read_pre_tokenizer(JsonComponent component, PreTokenizer* pre_tokenizer, bool* byte_level);
 void read_post_processor(JsonComponent component, TokenizerParts* parts);
 
-// What the decoder does, in parts: to each token alone (`edits`, in order), and to all of them.
+// The decoder in two parts: `edits` change each token alone, in order; `rules` apply to all tokens.
 struct DecoderSteps {
   std::vector<std::function<std::string(const std::string&)>> edits;
   Decoder::Rules rules;

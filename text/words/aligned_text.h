@@ -1,5 +1,5 @@
 #pragma once
-// Text inside a tokenizer, with the origin of each byte in the input. Always valid UTF-8.
+// Text inside a tokenizer, with the origin of each byte in the input. It is always valid UTF-8.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ struct TextRange {
 
 struct AlignedView {
   std::string_view text;
-  const uint32_t* origins = nullptr;  // of each byte; if null, byte i comes from base + i
+  const uint32_t* origins = nullptr;  // origin of each byte; if null, byte i comes from base + i
   uint32_t base = 0;
 
   size_t size() const { return text.size(); }
@@ -36,7 +36,7 @@ struct AlignedText {
     text.clear();
     origins.clear();
   }
-  void append(std::string_view bytes, uint32_t origin) {  // all from one byte
+  void append(std::string_view bytes, uint32_t origin) {  // all bytes have this origin
     text += bytes;
     origins.resize(text.size(), origin);
   }

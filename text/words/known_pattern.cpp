@@ -6,7 +6,7 @@
 namespace flatshard {
 namespace {
 
-// A character of the text: its sets and its end. Nothing is past the end of the text.
+// A character of the text: its sets and its end. Beyond the end of the text, there are no sets.
 struct Character {
   uint8_t sets = 0;
   size_t end = 0;
@@ -50,7 +50,7 @@ class Reader {
     return i;
   }
 
-  // The white space at `at`, which is not empty, as \s+(?!\S)|\s+ cuts it.
+  // The end of the match of \s+(?!\S)|\s+ at `at`, where white space begins.
   size_t space_end(size_t at) const {
     const size_t end = skip(at, kSpace);
     if (ended(end)) return end;
@@ -58,8 +58,8 @@ class Reader {
     return last > at ? last : end;
   }
 
-  // 's|'t|'re|'ve|'m|'ll|'d after the apostrophe; 0 if none of them. `any_case` is (?i), to which the
-  // long s is an s.
+  // The length of a match of 's|'t|'re|'ve|'m|'ll|'d after the apostrophe; 0 if there is none. `any_case` is
+  // (?i), which also matches the long s as an s.
   size_t contraction_end(size_t at, bool any_case) const {
     const auto letter = [&](size_t i) {
       const char c = byte(i);

@@ -1,7 +1,7 @@
 #pragma once
 // Hand-written splitters for the regular expressions of most published tokenizers, about ten times as fast as
 // a regular expression engine. Every character of a text belongs to a match, so each match begins where the
-// last one ends.
+// previous one ends.
 
 #include <cstdint>
 #include <optional>
@@ -19,10 +19,11 @@ inline constexpr char kQwen2Pattern[] =
 
 class KnownPattern {
  public:
-  // The splitter of exactly this expression, if there is one.
+  // Returns the splitter of exactly this expression, if there is one.
   static std::optional<KnownPattern> of(std::string_view expression);
 
-  // The end of the match that begins at text[at], at < text.size(). The text must be valid UTF-8.
+  // The end of the match that begins at text[at]; `at` must be below text.size(). The text must be valid
+  // UTF-8.
   size_t end_of_match(std::string_view text, size_t at) const;
 
  private:
@@ -30,9 +31,9 @@ class KnownPattern {
   size_t end_gpt2(std::string_view text, size_t at) const;
   size_t end_llama3(std::string_view text, size_t at) const;
 
-  const uint8_t* sets_;  // of unicode.h
+  const uint8_t* sets_;  // see unicode.h
   bool gpt2_;
-  int digits_;  // in one match
+  int digits_;  // most digits in a match
 };
 
 }  // namespace flatshard

@@ -13,17 +13,18 @@ namespace flatshard {
 using RewriteStep = std::function<bool(const AlignedView& text, AlignedText* out)>;
 
 RewriteStep normal_form_step(NormalForm form);
-RewriteStep prepend_step(std::string prefix);  // unless the piece is empty
+RewriteStep prepend_step(std::string prefix);  // leaves an empty piece unchanged
 RewriteStep replace_step(Pattern pattern, std::string content);
 RewriteStep lowercase_step();
-RewriteStep strip_step(bool left, bool right);  // white space
+RewriteStep strip_step(bool left, bool right);  // strips white space
 
 class Normalizer {
  public:
   void add(RewriteStep step) { steps_.push_back(std::move(step)); }
   size_t steps() const { return steps_.size(); }
 
-  // The result is valid until `scratch` or the viewed text changes. An Error if the text grows without bound.
+  // The result is valid until `scratch` or the viewed text changes. Throws an Error if the text grows without
+  // bound.
   struct Scratch {
     AlignedText texts[2];
   };

@@ -1,5 +1,6 @@
 #pragma once
-// What a tokenizer searches for in text: a string, a regular expression, or any character of some sets.
+// A pattern that a tokenizer searches for in text: a string, a regular expression, or any character of some
+// sets.
 
 #include <memory>
 #include <optional>
@@ -17,8 +18,8 @@ class Pattern {
   static Pattern expression(const std::string& expression);
   static Pattern one_of(unsigned char_sets) { return Pattern(Sets{char_sets}); }  // bits of CharSet
 
-  // Calls take(begin, end, is_match) for the matches in the text, from left to right, and for the text
-  // between them. Some may be empty.
+  // Calls take(begin, end, is_match) for the matches in the text, which may be empty, and for the text
+  // between them, from left to right.
   template <class Take>
   void cut(std::string_view text, Take&& take) const;
 
@@ -29,7 +30,7 @@ class Pattern {
   using Kind = std::variant<std::string, KnownPattern, Regex, Sets>;
   explicit Pattern(Kind kind) : kind_(std::move(kind)) {}
 
-  // The first match at `from` or later.
+  // Finds the first match at `from` or later.
   bool next(std::string_view text, size_t from, std::optional<RegexSearch>& search, TextRange* match) const;
 
   Kind kind_;

@@ -13,7 +13,7 @@ struct Part {
   bool is_match;
 };
 
-// Joins each match to the part before it, unless that is a match, too.
+// Joins each match to the part before it, unless that part is also a match.
 void merge_with_previous(std::vector<Part>& parts) {
   size_t count = 0;
   bool after_match = false;
@@ -78,7 +78,7 @@ CutStep whitespace_step() {
   return [](const AlignedView& piece, const TakePiece& take) {
     const uint8_t* const sets = char_sets();
     size_t begin = 0;
-    unsigned kind = kSpace;  // of the part that begins there
+    unsigned kind = kSpace;  // kind of the part that begins there
     for (size_t at = 0; at < piece.size();) {
       const size_t here = at;
       const unsigned next = sets[next_code_point(piece.text, at)] & (kSpace | kWord);

@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// A reference to a function that is called with each piece; it does not own the function.
+// A reference to a function that is called with each piece. It does not own the function.
 class TakePiece {
  public:
   template <class Function>
@@ -31,15 +31,15 @@ class TakePiece {
 
 using CutStep = std::function<void(const AlignedView& piece, const TakePiece& take)>;
 
-// The treatment of the matches of a pattern: a piece of their own, removed, joined to the piece before or
-// after, or joined to adjacent matches.
+// Each match of a pattern becomes a piece of its own, is removed, is joined to the piece before or after it,
+// or is joined to adjacent matches.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 // If `invert`, the text between the matches counts as the matches.
 CutStep split_step(Pattern pattern, SplitBehavior behavior, bool invert);
-CutStep whitespace_step();                          // \w+ and [^\w\s]+
+CutStep whitespace_step();                          // cuts by \w+ and [^\w\s]+
 CutStep leading_space_step();                       // prepends a space to a piece without one
 enum class PrependScheme { always, first, never };  // first: only at byte 0 of the input
-// Replaces spaces by `replacement` and prepends one to a piece without one; if `split`, each begins a piece.
+// Replaces spaces by `replacement` and prepends one to a piece without one. If `split`, each begins a piece.
 CutStep metaspace_step(std::string replacement, PrependScheme scheme, bool split);
 
 class PreTokenizer {

@@ -10,9 +10,10 @@ namespace flatshard {
 namespace {
 
 constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-// The most work of a search: a pattern whose time is not in proportion to the text ends with an Error.
+// The most work of a search. If the time of a pattern is not proportional to the text, the search throws an
+// Error.
 constexpr uint64_t kLeastWork = 100'000, kWorkPerByte = 200;
-constexpr uint32_t kMostHeap = 1 << 20;  // KiB, to backtrack in
+constexpr uint32_t kMostHeap = 1 << 20;  // heap for backtracking, in KiB
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[256] = {};
@@ -39,7 +40,7 @@ bool is_script(const std::string& name) {
   return code != nullptr;
 }
 
-// What a search has done: callouts, and the bytes between them.
+// The work that a search has done: callouts, and the bytes between them.
 struct Work {
   uint64_t done = 0, most = 0;
   size_t at = 0;
@@ -83,12 +84,12 @@ Regex::Regex(const std::string& pattern) {
   size_t at = 0;
   pcre2_code* const code = compile(text, &error, &at);
   if (code == nullptr) {
-    pcre2_code_free(compile(pattern, &error, &at));  // for the place in the pattern as it is written
+    pcre2_code_free(compile(pattern, &error, &at));  // sets `at` to the position in the original pattern
     fail(str("the pattern ", pattern, " is invalid near byte ", std::min(at, pattern.size()), ": ",
              message_of(error)));
   }
   compiled_ = std::make_shared<const Compiled>(Compiled{pattern, {code, pcre2_code_free}});
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it is impossible, matching is only slower
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if this fails, matching is only slower
 }
 
 RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
@@ -101,7 +102,7 @@ bool RegexSearch::next(size_t from, TextRange* match) {
                        state_->found.get(), state_->context.get());
   };
   int result = search(0);
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = search(PCRE2_NO_JIT);  // has the heap to backtrack in
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = search(PCRE2_NO_JIT);  // backtracks on the heap instead
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0)
     fail(str("the tokenizer's pattern ", compiled.pattern, " cannot be matched at byte ", from,

@@ -10,16 +10,16 @@
 namespace flatshard {
 namespace {
 
-// PCRE2's \s has U+180E, its \w has no marks, and its \h is a space.
+// PCRE2 differs: its \s has U+180E, its \w has no marks, and its \h is a space.
 constexpr char kSpaces[] = "\\x09-\\x0d\\x85\\p{Z}";
 constexpr char kWords[] =
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}"
     "-\\x{1f189}";
-// Superscripts and fractions, which Oniguruma's \w has outside of brackets only.
+// Superscripts and fractions, which Oniguruma's \w contains only outside of brackets.
 constexpr char kLatinNumbers[] = "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 constexpr char kHexDigits[] = "0-9A-Fa-f";
 constexpr char kCount[] = "(?C)", kCountCaptures[] = "(?C1)";
-constexpr int kMostNesting = 100;  // of brackets
+constexpr int kMostNesting = 100;  // most nesting of brackets
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -100,7 +100,7 @@ class Rewriting {
     }
   }
 
-  // (?im-x) and (?im-x: where m is PCRE2's s.
+  // Parses (?im-x) and (?im-x: where m is PCRE2's s.
   void options() {
     out_ += take(1);
     bool on = true;
@@ -150,7 +150,7 @@ class Rewriting {
     return is_script_(name) ? property.substr(0, begin) + "sc:" + name + '}' : property;
   }
 
-  // An escape outside of brackets.
+  // Parses an escape outside of brackets.
   std::string escape() {
     const char letter = peek(1);
     const char* const set = set_of(letter);
@@ -166,7 +166,7 @@ class Rewriting {
     const char *const after = letter == 'b' ? "(?!" : "(?=", *const before = letter == 'b' ? "(?=" : "(?!";
     return str("(?:(?<=", word, ')', after, word, ")|(?<!", word, ')', before, word, "))");
   }
-  // [:name:]
+  // Translates [:name:].
   static std::string class_of(const std::string& name) {
     if (name == "[:alpha:]") return "\\p{Alphabetic}";
     if (name == "[:alnum:]") return "\\p{Alphabetic}\\p{Nd}";
@@ -177,7 +177,7 @@ class Rewriting {
     if (name == "[:blank:]") return "\\t\\p{Zs}";
     return name == "[:word:]" ? kWords : name;
   }
-  // One that means the same in brackets.
+  // Parses an escape that has the same meaning in brackets.
   std::string character() {
     const char letter = peek(1);
     if (letter == 'p' || letter == 'P') return property();
@@ -205,7 +205,7 @@ class Rewriting {
     }
   }
 
-  // What brackets contain: plain items, and sets that PCRE2 cannot have in brackets.
+  // The content of brackets: plain items, and sets that PCRE2 cannot have in brackets.
   struct Set {
     std::string items;
     std::vector<std::string> others;
@@ -219,7 +219,7 @@ class Rewriting {
     }
   };
 
-  // [...] with everything inside.
+  // Parses [...] and its content.
   std::string bracket(int nesting) {
     check(nesting < kMostNesting, "brackets are nested more than ", kMostNesting, " levels deep");
     at_ += 1;
@@ -251,7 +251,7 @@ class Rewriting {
     }
     const bool closed = at_ < pattern_.size();
     at_ += closed ? 1 : 0;
-    if (!closed) return '[' + set.items;  // an error
+    if (!closed) return '[' + set.items;  // PCRE2 reports the missing bracket
     if (before.empty() && set.is_plain()) return (negated ? "[^" : "[") + set.items + ']';
     const std::string any = before.empty() ? set.text() : "(?:" + before + set.text() + ')';
     return negated ? "(?:(?!" + any + ")(?s:.))" : any;
@@ -261,8 +261,8 @@ class Rewriting {
   const std::function<bool(const std::string&)>& is_script_;
   std::string out_;
   size_t at_ = 0;
-  size_t atom_ = 0;             // in `out_`: where begins what a quantifier repeats
-  std::vector<size_t> groups_;  // where the open groups begin
+  size_t atom_ = 0;             // start in `out_` of the text that a quantifier would repeat
+  std::vector<size_t> groups_;  // starts of the open groups
   bool extended_ = false;       // (?x): # begins a comment
 };
 

@@ -9,12 +9,12 @@
 
 namespace flatshard {
 
-// Sets that a code point may belong to, as bits.
+// Sets of code points, as bits.
 enum CharSet : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}
   kSpace = 4,        // White_Space
-  kPunctuation = 8,  // \p{P} of Unicode 8, and all of ASCII's punctuation
+  kPunctuation = 8,  // \p{P} of Unicode 8, and all punctuation of ASCII
   kWord = 16         // \w: alphabetic, marks, decimal digits, connectors, joiners
 };
 
@@ -23,10 +23,10 @@ const uint8_t* char_sets();
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
-// False if the text is in this form already; otherwise writes that form.
+// Returns false if the text is already in this form; otherwise writes the text in this form.
 bool normalize(NormalForm form, const AlignedView& text, AlignedText* out);
 
-// Appends the lowercase of every character.
+// Appends the lowercase form of every character.
 void lowercase(const AlignedView& text, AlignedText* out);
 
 }  // namespace flatshard

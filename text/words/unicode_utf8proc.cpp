@@ -34,7 +34,7 @@ bool is_in(const CodePoints (&ranges)[N], char32_t c) {
   return range != std::end(ranges) && c >= range->first;
 }
 
-// Hugging Face's tokenizers takes for punctuation what Unicode 8 did; later versions added marks, and moved
+// The punctuation of Hugging Face's tokenizers is that of Unicode 8; later versions added marks, and moved
 // two of them to other categories.
 bool is_punctuation(char32_t c, utf8proc_category_t category) {
   constexpr CodePoints kLater[] = {
@@ -108,8 +108,8 @@ void decompose(NormalForm form, char32_t c, uint32_t origin, std::vector<Decompo
     out->push_back({static_cast<char32_t>(parts[static_cast<size_t>(i)]), origin});
 }
 
-// The normal form of characters that do not interact with their neighbors. Marks are sorted here, because
-// utf8proc takes quadratic time, which a file with a long run of marks could exploit.
+// Writes the normal form of characters that do not interact with their neighbors. Marks are sorted here,
+// because utf8proc takes quadratic time, which a file with a long run of marks could exploit.
 void normalize_segment(NormalForm form, std::vector<Decomposed>& parts, AlignedText* out) {
   for (size_t i = 0; i < parts.size();) {
     size_t end = i + 1;
@@ -138,14 +138,14 @@ void normalize_segment(NormalForm form, std::vector<Decomposed>& parts, AlignedT
   out->append(bytes, parts.front().origin);
 }
 
-// What normalization may skip, by code point. kBegins: no preceding character affects its normal form.
+// Flags of code points that normalization may skip. kBegins: no preceding character affects its normal form.
 // kStays: the character is its own normal form.
 constexpr uint8_t kBegins = 1, kStays = 2;
 
 class FormTable {
  public:
   explicit FormTable(NormalForm form) : bits_(new uint8_t[kCodePoints]) {
-    std::vector<bool> joins(kCodePoints);  // may compose with the character before it
+    std::vector<bool> joins(kCodePoints);  // characters that may compose with the one before
     std::vector<Decomposed> parts;
     if (composes(form))
       for (char32_t c = 0; c < kCodePoints; ++c) {
@@ -219,7 +219,7 @@ bool normalize(NormalForm form, const AlignedView& text, AlignedText* out) {
   const std::string_view bytes = text.text;
   if (ascii_end(bytes, 0) == bytes.size()) return false;
   const FormTable& table = form_table(form);
-  size_t stable = 0;  // where the last character begins that begins a segment and stays
+  size_t stable = 0;  // start of the last character that begins a segment and stays
   size_t at = 0;
   const auto plain_end = [&] {  // moves `at` to the end of the text that stays unchanged
     while (at < bytes.size()) {

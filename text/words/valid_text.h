@@ -1,6 +1,6 @@
 #pragma once
-// Text of any bytes as valid UTF-8: each invalid sequence (utf8_front) becomes one U+FFFD, as Python's
-// errors="replace" reads it. Valid text is not copied and must outlive this.
+// Converts any bytes to valid UTF-8: each invalid sequence (utf8_front) becomes one U+FFFD, as in Python's
+// errors="replace". Valid text is not copied and must outlive the object.
 
 #include <optional>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace flatshard {
 
 class ValidText {
  public:
-  explicit ValidText(std::string_view bytes);  // fewer than 4 GiB, otherwise an Error
+  explicit ValidText(std::string_view bytes);  // `bytes` of 4 GiB or more are an Error
   AlignedView view() const { return repaired_ ? repaired_->view() : AlignedView{.text = bytes_}; }
 
  private:

@@ -15,8 +15,8 @@ namespace {
 
 struct Tally {
   int64_t equal = 0, different = 0, only_one = 0;
-  double largest = 0;  // difference of a value, relative
-  std::string where;   // the line about its tensor
+  double largest = 0;  // largest relative difference of a value
+  std::string where;   // the line about the tensor with this difference
 };
 
 std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + in_brackets(entry.shape); }
@@ -29,7 +29,7 @@ std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const
              d.largest, ", relative ", d.largest_relative);
 }
 
-using Lines = std::function<void(const std::string& line)>;  // about tensors that differ
+using Lines = std::function<void(const std::string& line)>;  // takes a line about each different tensor
 
 // Codes of 4-bit weights are bytes, whatever dtype the file declares.
 SafetensorsEntry as_bytes(SafetensorsEntry entry) {
@@ -78,10 +78,10 @@ void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, const Lin
     }
 }
 
-// Compares the values of two models, one of which is a GGUF file at least.
+// Compares the values of two models. At least one of them is a GGUF file.
 void diff_values(const TensorSets& a, const TensorSets& b, Tally& tally, std::ostream* terminal,
                  const Lines& lines) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   constexpr int64_t kWidth = sizeof(float);
   ByteProgress progress(kWidth * Model(a.config(), tables).parameter_count(), terminal);
   std::map<std::string, std::vector<int64_t>> shapes;

@@ -12,7 +12,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// The base's tensors, replaced by those of the checkpoint where it has them.
+// The tensors of the base; tensors of the checkpoint replace those with the same name.
 OutputTensors merged_outputs(const TensorSets& base, PublishedWeights* weights, const TensorSets& checkpoint,
                              const std::optional<DType>& dtype) {
   OutputTensors outputs = outputs_of(base, dtype, weights);

@@ -19,7 +19,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// llama.cpp's number for what most tensors of a file are.
+// llama.cpp's number for the type of most tensors of a file.
 int64_t file_type(GgmlType type) {
   switch (type) {
     case GgmlType::f16:
@@ -39,8 +39,9 @@ int64_t file_type(GgmlType type) {
 
 bool is_quantized(GgmlType type) { return block_values(type) > 1; }
 
-// Norms, biases and learned positions stay fp32. A quantized row is a whole number of blocks, or has a type
-// whose blocks fit. Embedding and head get six bits where others get four.
+// Norms, biases and learned positions stay fp32. The row of a quantized matrix is a whole number of blocks;
+// otherwise the matrix gets a type with blocks that fit. Embedding and head get six bits if other matrices
+// get four.
 GgmlType type_of(const GgufParameter& p, bool is_head, GgmlType wanted) {
   if (!p.matrix() || p.name == "position_embd.weight") return GgmlType::f32;
   const int64_t row = p.shape.back();
@@ -130,8 +131,8 @@ std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, Published
   return outputs;
 }
 
-// The factors of every layer. An adapter file has one alpha, from which llama.cpp makes the scale alpha /
-// rank of each layer: b takes the rest of a scale that is another.
+// The factors of every layer. An adapter file has only one alpha, from which llama.cpp computes the scale of
+// each layer, alpha / rank. If a layer has another scale, b is multiplied by the rest.
 std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const AdapterFolder& adapter,
                                               GgmlType type) {
   const double alpha = adapter.config().lora.alpha;
@@ -180,7 +181,7 @@ void write_modelfile(const GgufOptions& options, const Modelfile& modelfile, con
 
 void export_adapter(const TensorSets& sets, const GgufOptions& options, const Console& console) {
   check(!is_quantized(options.type), "--type is ", options.type, ", must be f32, f16 or bf16 for an adapter");
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   const AdapterFolder adapter(sets.path(), Model(sets.config(), tables));
   check(adapter.replaced().empty(), sets.path(), ": replaces ",
         adapter.replaced().empty() ? "" : adapter.replaced().front(),

@@ -37,7 +37,7 @@ void inspect_run(const std::string& run, std::ostream& out) {
   }
 }
 
-// The parameters of the model: a 4-bit weight counts as the values that it stands for, not as its parts.
+// The number of parameters of the model: a 4-bit weight counts as its dequantized values, not as its parts.
 int64_t parameters_of(const TensorSet& set, const QuantizedTensors& quantized) {
   const std::vector<std::string> names = quantized.names();
   const std::set<std::string> parts(names.begin(), names.end());
@@ -48,7 +48,7 @@ int64_t parameters_of(const TensorSet& set, const QuantizedTensors& quantized) {
   return parameters;
 }
 
-// A line for each format.
+// Prints a line for each format.
 void inspect_quantized(const QuantizedTensors& quantized, std::ostream& out) {
   std::map<std::string, int64_t> counts;
   for (const auto& [name, weight] : quantized.weights()) {
@@ -62,7 +62,7 @@ void inspect_quantized(const QuantizedTensors& quantized, std::ostream& out) {
 void inspect_set(const TensorSet& set, bool all, std::ostream& out) {
   size_t widest = 0;
   int64_t elements = 0, bytes = 0;
-  std::map<std::string, int64_t> dtypes;  // and their numbers of tensors
+  std::map<std::string, int64_t> dtypes;  // number of tensors by dtype
   for (const auto& [name, entry] : set.tensors.entries()) {
     widest = std::max(widest, printable(name).size());
     ++dtypes[entry->dtype];
@@ -99,7 +99,7 @@ struct ShownValue {
   }
 };
 
-// What the file says of the model, also where Flatshard cannot read it.
+// The description of a model in the file, also for models that Flatshard cannot read.
 std::string described(const GgufFile& file) {
   try {
     return describe_model(read_gguf_config(file));

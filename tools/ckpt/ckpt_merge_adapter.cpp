@@ -12,7 +12,7 @@
 namespace flatshard {
 namespace {
 
-// The adapter's tokenizer files, if it has any, and the base's generation config unless there is another.
+// The adapter's tokenizer files, if it has any. If they lack a generation config, the base's is used.
 TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
   constexpr const char kGeneration[] = "generation_config.json";
   TokenizerFiles own = read_tokenizer_files(tokenizer_folder(source)),
@@ -21,7 +21,7 @@ TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
   return own;
 }
 
-// The differences between 4-bit weights and their unquantized values, and what the adapter has added to them.
+// The differences between 4-bit weights and their unquantized values, and the adapter's updates.
 struct RequantizationError {
   double differences = 0, values = 0, updates = 0;  // sums of squares
   int64_t weights = 0;
@@ -64,7 +64,7 @@ std::string percent_of(double share) {
   return std::move(out).str();
 }
 
-// The tensors of the base with the adapter, in order: replaced, merged into the weights, or as they are.
+// The tensors of the base with the adapter, in order: replaced, merged or unchanged.
 OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights, AdapterFolder& adapter,
                               const ReadValues& merged, const std::optional<DType>& dtype,
                               QuantizingSource* requantize) {
@@ -91,7 +91,7 @@ OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights,
   return outputs;
 }
 
-// Rounding by more than this share of what the adapter adds is refused.
+// Rounding by more than this share of the adapter's update is refused.
 constexpr double kMostRounding = 0.5;
 
 void report_rounding(const RequantizationError& error, bool forced, const Console& console) {
@@ -132,7 +132,7 @@ void merge_adapter(const ModelSource& source, const Requantization& requantizati
   check(is_quantized || !requantize, source.folder,
         ": has no 4-bit weights to requantize; merge without --requantize, then run ckpt quantize");
   announce(source, is_quantized, console);
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   const Model model(base.config(), tables);
   AdapterFolder adapter(source.adapter, model);
   for (const std::string& warning : adapter.warnings()) console.out << "warning: " << warning << '\n';

@@ -223,7 +223,7 @@ class Commands {
     return {"--other-base", &words_.other_base,
             "accept a base with other weights than those that the adapter was trained on"};
   }
-  // With the options of commands that write a model folder.
+  // Adds the options of commands that write a model folder.
   std::vector<Option> writing(std::vector<Option> options) {
     options.push_back({"--dtype",
                        &words_.dtype,

@@ -21,7 +21,7 @@ LayersToQuantize choose(const Model& model, const std::vector<std::string>& skip
   return layers;
 }
 
-// Values rounded to the dtype that the weights have before they are quantized.
+// Returns a reader of values rounded to `dtype`, the dtype of the weights before quantization.
 ReadValues rounded(const ReadValues& read, const std::optional<DType>& dtype) {
   if (!dtype || *dtype == DType::f32) return read;
   return [=, bytes = std::vector<std::byte>()](const std::string& name, int64_t first, int64_t count,
@@ -46,7 +46,7 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   const std::unique_ptr<PublishedWeights> weights = weights_of(sets);
   check(weights->quantized().empty(), from,
         ": has 4-bit weights already: dequantize them with ckpt export --dtype first");
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   const Model model(sets.config(), tables);
   const LayersToQuantize layers = choose(model, quantization.skip);
   std::map<std::string, FourBitFormat> formats;
@@ -71,7 +71,7 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   QuantizationConfig config{
       .format = quantization.format, .storage = quantization.storage, .skip_modules = layers.skipped};
   config.format.compute = compute;
-  // A list replaces the default of transformers, which is the head.
+  // A list replaces transformers' default, which is the head.
   if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
   write_documents(folder, sets, {.weights = options.dtype, .quantization = quantization_config_json(config)},
                   read_tokenizer_files(sets.path()));

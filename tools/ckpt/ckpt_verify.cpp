@@ -44,7 +44,7 @@ void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
   }
 }
 
-// Reads the values of a GGUF file, and reports the first of each tensor that is not finite.
+// Reads the values of a GGUF file, and reports the first nonfinite value of each tensor.
 void note_non_finite(const TensorSets& gguf, std::vector<std::string>& problems) {
   const std::unique_ptr<PublishedWeights> weights = weights_of(gguf);
   std::vector<float> values(static_cast<size_t>(kValueBlock));

@@ -86,7 +86,7 @@ void check_whole(const TensorSets& sets) {
 }
 
 std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   return std::make_unique<PublishedWeights>(sets.path(), Model(sets.config(), tables), sets.config().vocab);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Writes model folders, block by block. A command lists the tensors in the order of the files, each with a
-// function that makes its bytes.
+// function that computes its bytes.
 
 #include <cstddef>
 #include <functional>
@@ -21,45 +21,46 @@ namespace flatshard {
 
 struct OutputTensor {
   SafetensorsSpec spec;
-  // Makes elements [first, first + count), of spec.dtype.
+  // Computes elements [first, first + count) in spec.dtype.
   std::function<void(int64_t first, int64_t count, std::vector<std::byte>& block)> read;
 };
 using OutputTensors = std::vector<OutputTensor>;
 
-// A float tensor of a file, rounded to the dtype.
+// A float tensor of a file, rounded to `dtype`.
 OutputTensor float_output(const std::string& name, const SafetensorsEntry& entry, DType dtype);
-// A tensor of a file with the bytes and the dtype that it has. An Error if DType lacks its dtype.
+// A tensor of a file with unchanged bytes and dtype. Throws an Error if DType lacks its dtype.
 OutputTensor copied_output(const std::string& name, const SafetensorsEntry& entry);
-// Values that `read` supplies, rounded to the dtype.
+// Values from `read`, rounded to the dtype of `spec`.
 OutputTensor values_output(const SafetensorsSpec& spec, const ReadValues& read);
 
-// The tensors of a 4-bit weight of `source`, which must outlive them, with codes of this storage dtype.
-// `dtype` is that of the weight before. If its scales are nested, this reads all of its values.
+// The tensors of a 4-bit weight of `source`, which must outlive the result. `storage` is the declared dtype
+// of the codes, `dtype` the dtype of the weight before quantization. If its scales are nested, this reads all
+// of its values.
 OutputTensors quantized_outputs(QuantizingSource& source, const std::string& name, DType dtype,
                                 DType storage);
 
 // Refuses a folder whose tensors do not match its config.json.
 void check_whole(const TensorSets& sets);
 
-// The values of a model's weights. Its tensors must be exactly those of its config.json.
+// The values of a model's weights. The tensors must be exactly those of its config.json.
 std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets);
-// The same for a folder with 4-bit weights, and for a GGUF file; null for any other.
+// The values of a folder with 4-bit weights or of a GGUF file; null for other models.
 std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets);
 ReadValues reader_of(PublishedWeights& weights);
 
-// What a dequantized weight is rounded to: 16 bits, unless another dtype is wanted.
+// The dtype of a dequantized weight: 16 bits, unless another dtype is wanted.
 DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted);
 
-// All tensors of a folder in model order, followed by foreign ones. 4-bit weights are dequantized with
-// `weights`, or copied if it is null, as it may be except for a GGUF file.
+// All tensors of a folder in model order, followed by foreign tensors. 4-bit weights are dequantized with
+// `weights`. If `weights` is null, they are copied; for a GGUF file it must not be null.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);
 
-// Writes the tensors to files of at most `shard_bytes`, and returns their size.
+// Writes the tensors to files of at most `shard_bytes`. Returns their total size.
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
                       int64_t shard_bytes, const Console& console);
 
-// Writes the config.json of a model, with changes, and the tokenizer files.
+// Writes the config.json of a model, with `changes`, and the tokenizer files.
 void write_documents(const NewFolder& folder, const TensorSets& from, const HfConfigChanges& changes,
                      const TokenizerFiles& tokenizer_files);
 

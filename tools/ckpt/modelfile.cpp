@@ -12,7 +12,7 @@ struct Turn {
 };
 using Turns = std::vector<Turn>;
 
-// What surrounds the content of a message.
+// The text around the content of a message.
 struct Around {
   std::string before, after;
 };
@@ -27,22 +27,22 @@ std::string render(const ChatTemplate& chat_template, const Turns& turns) {
   return text;
 }
 
-// The parts of a template that writes every message of a role alike.
+// The parts of a template that writes all messages of a role in the same way.
 class Parts {
  public:
-  // The text around contents that occur nowhere else: u, a and v are those of a user, the answer, and the
-  // user again; s is that of the system.
+  // Finds the text around four contents that occur nowhere else: a user's message, the answer, the user's
+  // next message, and a system message.
   explicit Parts(const ChatTemplate& chat_template) {
     const std::string with_system = render(chat_template, {{"system", kSystem}, {"user", kUser}});
     const std::string alone = render(chat_template, {{"user", kUser}});
     const std::string turns =
         render(chat_template, {{"user", kUser}, {"assistant", kAnswer}, {"user", kNext}});
-    // The end of the first user's message is where the longer conversation departs from the shorter.
+    // The first user's message ends where the longer conversation starts to differ from the shorter one.
     user_.before = before(alone, kUser);
     const std::string rest = after(alone, kUser), between = middle(turns, kUser, kAnswer);
     answer_.after = "";
     const std::string next = middle(turns, kAnswer, kNext);
-    // `between` is the user's end and the answer's beginning, which begins every answer.
+    // `between` is the end of the user's message and the beginning of the answer, which begins every answer.
     check(rest == between, "the answer begins otherwise than a new one");
     check(next.ends_with(user_.before) && after(turns, kNext) == rest,
           "later messages are written otherwise");
@@ -77,7 +77,7 @@ class Parts {
   static constexpr char kSystem[] = "the-system-says", kUser[] = "the-user-asks",
                         kAnswer[] = "the-model-answers", kNext[] = "the-user-goes-on";
 
-  // Text in a Go template: as a string constant, so that white space stays.
+  // Quotes text for a Go template: as a string constant, which keeps white space.
   static std::string literal(const std::string& text) {
     if (text.empty()) return "";
     std::string quoted;
@@ -147,7 +147,7 @@ std::string Modelfile::text() const {
 }
 
 Modelfile modelfile_of(const TextCodec& codec, const ModelConfig& config, const std::string& model) {
-  // Ollama's memory grows with the context; longer ones are for the user to ask for.
+  // Ollama's memory grows with the context; users can ask for longer contexts.
   constexpr int64_t kMostContext = 8192;
   Modelfile file{.model = model, .context = std::min(config.max_positions, kMostContext)};
   if (!codec.has_tokenizer()) return file;

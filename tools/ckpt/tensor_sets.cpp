@@ -32,8 +32,8 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
       lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
 }
 
-// Adds the tensors that an optimizer keeps beside those with a parameter's name, such as the scales of 8-bit
-// moments, to the shapes, and reports missing ones.
+// Adds to `shapes` the tensors that an optimizer keeps in addition to one tensor per parameter, such as the
+// scales of 8-bit moments. Reports missing ones.
 Shapes with_scales(const TensorSet& set, const OptimizerKind& optimizer, Shapes shapes,
                    std::vector<std::string>& lines) {
   std::vector<StateSpec> states;
@@ -48,7 +48,7 @@ Shapes with_scales(const TensorSet& set, const OptimizerKind& optimizer, Shapes 
   return shapes;
 }
 
-// Reports the parameters that a set of the optimizer's state lacks, but another has.
+// Reports the parameters that one set of the optimizer's state lacks and another has.
 void compare_states(std::span<const TensorSet> sets, std::vector<std::string>& lines) {
   for (const TensorSet& one : sets)
     for (const TensorSet& other : sets)
@@ -58,9 +58,9 @@ void compare_states(std::span<const TensorSet> sets, std::vector<std::string>& l
               str(other.tensors.path(), ": ", name, " is missing, but present in the other moment"));
 }
 
-// A model folder may be published by others: it matches if a run could start from it.
+// Checks a model folder, which may be published by others: it matches if a run could start from it.
 std::vector<std::string> published_mismatches(const TensorSets& sets) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   try {
     PublishedWeights(sets.path(), Model(sets.config(), tables), sets.config().vocab);
   } catch (const Error& error) {
@@ -70,7 +70,7 @@ std::vector<std::string> published_mismatches(const TensorSets& sets) {
 }
 
 std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   try {
     AdapterFolder(sets.path(), Model(sets.config(), tables));
   } catch (const Error& error) {
@@ -117,7 +117,7 @@ QuantizedTensors quantized_in(const TensorSet& set) {
 bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }
 
 std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {
-  Arena tables("tables", Device::cpu());  // only counts
+  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   return weight_specs(Model(config, tables), DType::f32);
 }
 

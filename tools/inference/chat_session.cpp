@@ -14,7 +14,7 @@ namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// While it lives, SIGINT does not end the program.
+// While an object exists, SIGINT does not end the program.
 class Interrupts {
  public:
   Interrupts() { sigaction(SIGINT, nullptr, &before_); }
@@ -22,9 +22,10 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // From now on it makes the reading of a line fail.
+  // From now on SIGINT interrupts the reading of a line.
   void end_reading() { handle(0); }
-  // From now on it sets `interrupted`; a second one, such as during a long prompt, does end the program.
+  // From now on SIGINT sets `interrupted`; a second SIGINT, for example during a long prompt, ends the
+  // program.
   void end_answer() { handle(SA_RESTART | SA_RESETHAND); }
 
  private:
@@ -48,8 +49,8 @@ class Session {
         most_tokens_(most_tokens),
         streams_(streams) {}
 
-  // Forgets the messages and begins with a system message, or without one if it is "". An Error if the chat
-  // template has none.
+  // Starts a new conversation with a system message, or without one if it is "". Throws an Error if the chat
+  // template has no system messages.
   void begin(const std::string& system) {
     const Conversation next = beginning(system);
     Conversation probe = next;
@@ -93,7 +94,7 @@ class Session {
     return static_cast<bool>(std::getline(streams_.in, line));
   }
 
-  // Whether the conversation continues after a command.
+  // Executes a command. Returns whether the conversation continues.
   bool obey(const std::string& line) {
     const size_t end = line.find_first_of(" \t"), begin = line.find_first_not_of(" \t", end);
     const std::string command = line.substr(0, end), rest = begin == line.npos ? "" : line.substr(begin);
@@ -122,7 +123,7 @@ class Session {
     }
   }
 
-  // Shows an image with the next message. Its file is read only here.
+  // Shows an image with the next message. Its file is only read here.
   void show_image(const std::string& path) {
     try {
       check(codec_.image_input().has_value(), "the model reads no images");
@@ -194,7 +195,7 @@ class Session {
   std::string system_;
   Conversation conversation_;
   std::vector<ShownImage> next_;  // the images of the next message
-  PromptImages images_;           // those of all messages, and of the next one
+  PromptImages images_;           // images of all messages, and of the next one
 };
 
 }  // namespace

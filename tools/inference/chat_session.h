@@ -19,10 +19,10 @@ struct ChatStreams {
   std::ostream &out, &err;
 };
 
-extern const char* const kChatCommands;  // a line for each, with what it does
+extern const char* const kChatCommands;  // a line for each command and its effect
 
-// Text 0 of the generator is the conversation. An answer has at most `most_tokens` tokens.
-// The conversation begins with the system message `system`, unless that is "".
+// The conversation is text 0 of the generator, and begins with the system message `system`, unless that is
+// "". An answer has at most `most_tokens` tokens.
 void run_chat(Generator& generator, const TextCodec& codec, const SamplerOptions& sampler,
               int64_t most_tokens, const std::string& system, const ChatStreams& streams);
 

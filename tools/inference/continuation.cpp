@@ -30,7 +30,7 @@ class Batch {
     if (found == slots_.end()) return {};
     return found - slots_.begin();
   }
-  // Appends a token to every continuation; false if there are none.
+  // Appends a token to every continuation. Returns false if there are none.
   bool step() {
     std::vector<NextToken> next;
     for (size_t text = 0; text < slots_.size(); ++text)
@@ -50,7 +50,7 @@ class Batch {
     }
   }
 
-  // Records a token; whether the continuation ends with it, so that nothing follows it.
+  // Records a token. Returns whether the continuation ends with it.
   bool ends(const NextToken& next) {
     std::optional<Slot>& slot = slots_[static_cast<size_t>(next.text)];
     Continuation& result = results_[static_cast<size_t>(slot->request)];
@@ -69,7 +69,7 @@ class Batch {
   std::span<const int32_t> end_tokens_;
   const TakeToken& take_;
   std::vector<Continuation>& results_;
-  std::vector<std::optional<Slot>> slots_;  // of the generator's texts
+  std::vector<std::optional<Slot>> slots_;  // slots of the generator's texts
 };
 
 void check_length(const Generator& generator, int64_t prompt_tokens, int64_t most_tokens) {

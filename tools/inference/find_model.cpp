@@ -15,20 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The adapter folder that a path means: itself, or the adapter/ of a run folder; "" if it is neither.
+// The adapter folder at a path: the path itself, or the adapter/ of a run folder; "" if it is neither.
 std::string adapter_folder_in(const fs::path& path) {
   for (const fs::path& candidate : {path, path / "adapter"})
     if (fs::exists(candidate / kAdapterConfigName)) return candidate.string();
   return "";
 }
 
-// An adapter folder may have a config.json too, that of its model.
+// An adapter folder may also have a config.json, which describes its model.
 bool is_model_folder(const fs::path& path) {
   if (fs::exists(path / kAdapterConfigName)) return false;
   return fs::exists(path / kConfigName) || fs::exists(path / "model" / kConfigName);
 }
 
-// Resolves a run that has not ended to its latest checkpoint; other paths are returned as they are.
+// Resolves a run that has not ended to its latest checkpoint. Returns other paths unchanged.
 fs::path started_run(const fs::path& path, std::vector<std::string>& notes) {
   if (is_model_folder(path) || !adapter_folder_in(path).empty()) return path;
   if (steps_in(path).empty()) {
@@ -42,7 +42,7 @@ fs::path started_run(const fs::path& path, std::vector<std::string>& notes) {
   return latest;
 }
 
-// Resolves "", RUN/best and RUN/latest, and these names alone, as find_model() says.
+// Resolves "", RUN/best, RUN/latest, "best" and "latest", as described at find_model().
 fs::path resolved(const std::string& given, const std::string& start, std::vector<std::string>& notes) {
   if (given.empty()) return last_run(start);
   fs::path path = named_checkpoint(given);
@@ -56,7 +56,7 @@ void add_base(ModelSource& source, bool is_named, const BaseChoice& choice) {
   if (!is_named) source.notes.push_back("base      " + source.folder);
   const std::optional<AdapterBase> recorded = read_adapter_base(source.adapter);
   if (!recorded || !recorded->quant.base || choice.as_stored) return;
-  if (read_published_quantization(source.folder)) return;  // has 4-bit weights
+  if (read_published_quantization(source.folder)) return;  // already has 4-bit weights
   source.quant = recorded->quant;
   source.notes.push_back(str(is_named ? "base      " : "          ", "rounded to ", *source.quant.base,
                              " as in training; --base-as-stored leaves its weights as they are"));

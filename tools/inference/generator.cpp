@@ -11,7 +11,7 @@ namespace flatshard {
 namespace {
 
 // A prompt is processed in pieces of at most this many tokens, which bounds the memory of a pass and keeps
-// its matrix products wide. Lengths are powers of two, so that few product shapes need to be prepared.
+// its matrix products wide. Lengths are powers of two, so that only a few product shapes must be prepared.
 constexpr int64_t kPiece = 256;
 int64_t piece_for(int64_t tokens) {
   return std::min(kPiece, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))));
@@ -131,7 +131,7 @@ void Generator::read_changes(int64_t text, std::span<const int32_t> tokens, Prom
   read(text, tokens.subspan(kept), Output::logits);
 }
 
-// The number of tokens before the first one of an image that the text did not have before.
+// The number of tokens before the first token of a new or changed image.
 size_t Generator::tokens_before_changed_image(std::span<const int32_t> tokens, const PromptImages& images,
                                               const PromptImages& before) const {
   check(image_pass_.has_value(), "the prompt has images, but the model reads none");
@@ -149,7 +149,7 @@ size_t Generator::tokens_before_changed_image(std::span<const int32_t> tokens, c
   return changed;
 }
 
-// Computes the rows of image tokens from this one on.
+// Computes the rows of image tokens, beginning with this row.
 void Generator::read_images(const PromptImages& images, int64_t first_row) {
   int64_t frame = 0, row = 0;
   for (; frame < images.frame_count(); ++frame) {
@@ -170,7 +170,7 @@ std::span<const float> Generator::logits(int64_t text) const {
   return next_logits_[static_cast<size_t>(text)];
 }
 
-// Appends tokens to a text piece by piece. The output is that of the last piece.
+// Appends tokens to a text piece by piece. The output belongs to the last piece.
 void Generator::read(int64_t text, std::span<const int32_t> tokens, Output output) {
   while (!tokens.empty()) {
     const int64_t n = piece_for(static_cast<int64_t>(tokens.size()));
@@ -191,7 +191,7 @@ void Generator::read(int64_t text, std::span<const int32_t> tokens, Output outpu
   }
 }
 
-// Writes which rows of a piece are those of images, and returns the rows to put there.
+// Writes the indices of a piece's image tokens, and returns the rows that replace them.
 Tensor Generator::images_of(int64_t text, std::span<const int32_t> piece) {
   if (images_[static_cast<size_t>(text)].frame_count() == 0) return {};
   int32_t* row = host_inputs_.as<int32_t>() + image_inputs_at();
@@ -270,8 +270,8 @@ void Generator::write_inputs(std::span<const TextRows> rows, std::span<const int
   }
 }
 
-// One forward pass over the rows of texts, in which these rows of images replace those that images_of()
-// wrote. Logits are those of the last row of each text.
+// Runs a forward pass over the rows of texts. The rows of `images` replace the image tokens written by
+// images_of(). Logits are those of the last row of each text.
 void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output output,
                          const Tensor& images) {
   copy(stream, inputs_, host_inputs_);

@@ -1,5 +1,5 @@
 #pragma once
-// Text generation with a KV cache, for several texts at a time. The forward pass is that of training
+// Text generation with a KV cache, for several texts at a time. The forward pass is the one of training
 // (model/model.h); memory is planned for the longest texts and allocated to the byte. The logits that follow
 // a text are a function of model, dtype and the text: on a CPU the bits do not depend on the other texts.
 
@@ -17,9 +17,9 @@ namespace flatshard {
 struct GeneratorOptions {
   DType dtype = DType::f32;
   int64_t texts = 1;
-  int64_t capacity = 0;  // tokens of a text, at most; an Error if the model has fewer positions
+  int64_t capacity = 0;  // most tokens of a text; an Error if the model has fewer positions
   Device device = Device::cpu();
-  // Several ranks keep a shard of the weights each and make the same calls, with the same results.
+  // With several ranks, each keeps a shard of the weights and makes the same calls, with the same results.
   World* world = nullptr;
 };
 
@@ -39,11 +39,11 @@ class Generator {
   int64_t parameter_count() const { return weights_.model().parameter_count(); }
   int64_t memory_bytes() const;
 
-  // Replaces a text by a prompt of at least one token. Its images, if it has any, have a row for each of its
+  // Replaces a text by a prompt of at least one token. If it has images, they have one row for each of its
   // image tokens.
   void read_prompt(int64_t text, std::span<const int32_t> prompt, PromptImages images = {});
-  // Replaces a text, of which the tokens that it shares with the previous one, and the images of these, are
-  // not read again.
+  // Replaces a text. The tokens at its beginning that equal the previous text, and their images, are not read
+  // again.
   void read_changes(int64_t text, std::span<const int32_t> tokens, PromptImages images = {});
   // Appends one token to each of several texts, in one forward pass.
   void append(std::span<const NextToken> next);
@@ -66,7 +66,7 @@ class Generator {
   void read_images(const PromptImages& images, int64_t first_row);
   Tensor images_of(int64_t text, std::span<const int32_t> piece);
   void run_pass(Stream& stream, std::span<const TextRows> rows, Output output, const Tensor& images = {});
-  int64_t axes() const { return family(config().family).rope_axes ? 3 : 1; }  // of positions of tokens
+  int64_t axes() const { return family(config().family).rope_axes ? 3 : 1; }  // coordinates of a token
   int64_t image_inputs_at() const { return (1 + axes()) * x_.shape[0] + 4 * batch_; }
   bool is_image(int32_t token) const { return config().vision && token == config().vision->image_token; }
   void append_pass(std::span<const NextToken> next);
@@ -80,17 +80,17 @@ class Generator {
   int64_t piece_, batch_;  // most tokens of a pass over one text, and most texts of a pass over several
   Arena memory_, host_, saved_, scratch_;
   std::optional<ImagePass> image_pass_;
-  Tensor image_rows_;           // (capacity, hidden): of the frames of the text that is being read
-  int64_t next_image_row_ = 0;  // that of the next image token
+  Tensor image_rows_;           // (capacity, hidden): rows of the frames in the current text
+  int64_t next_image_row_ = 0;  // row of the next image token
   KvCache cache_;
   Tensor x_, y_;  // (tokens of a pass, hidden)
   // i32: tokens and positions of a pass, four boundaries per text (model/context.h), and the rows of images.
   Tensor inputs_, host_inputs_;
-  Tensor logits_, pass_logits_;  // (batch, vocab) f32 of a pass, on the device and on the host
-  Tensor states_, host_states_;  // (piece, hidden) of a pass
+  Tensor logits_, pass_logits_;  // (batch, vocab) f32 in a pass, on the device and on the host
+  Tensor states_, host_states_;  // (piece, hidden) in a pass
   std::vector<std::vector<int32_t>> texts_;
-  std::vector<PromptImages> images_;     // of texts
-  std::vector<TextAxes> axes_of_texts_;  // the same
+  std::vector<PromptImages> images_;     // images of each text
+  std::vector<TextAxes> axes_of_texts_;  // positions in each text
   std::vector<std::vector<float>> next_logits_;
 };
 

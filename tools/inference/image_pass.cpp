@@ -22,7 +22,7 @@ void ImagePass::run(Stream& stream, const PromptImages& images, int64_t frame, c
   stream.sync();
 }
 
-// The output of the last layer is in x_.
+// Leaves the output of the last layer in x_.
 void ImagePass::forward(Stream& stream, Arena& scratch, Arena& saved) {
   inputs_.upload(stream);
   const RowCounts& rows = inputs_.rows();

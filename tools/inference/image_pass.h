@@ -1,6 +1,6 @@
 #pragma once
-// The layers of a model that read images, run before a text is: they make the rows that the embedding puts in
-// the place of image tokens.
+// The layers of a model that read images. They run before a text is read, and compute the rows that replace
+// the embeddings of image tokens.
 
 #include <cstdint>
 
@@ -11,13 +11,13 @@ namespace flatshard {
 
 class ImagePass {
  public:
-  // The weights must outlive it. The model reads images, in texts of at most so many tokens.
+  // The weights must outlive the object. The model must read images, in texts of at most `tokens` tokens.
   ImagePass(ModelWeights& weights, DType dtype, int64_t tokens)
       : weights_(weights), dtype_(dtype), tokens_(tokens) {}
 
   void allocate(Arena& memory, Arena& host);
   void plan(Stream& stream, Arena& scratch, Arena& saved) { forward(stream, scratch, saved); }
-  int64_t rows_of(const PromptImages& images, int64_t frame) const {  // of text
+  int64_t rows_of(const PromptImages& images, int64_t frame) const {  // rows of the text
     return image_rows(vision(), images.rows_of(frame));
   }
   // Writes the rows of a frame, and waits for them.
@@ -31,7 +31,7 @@ class ImagePass {
   ModelWeights& weights_;
   DType dtype_;
   int64_t tokens_;
-  Tensor x_, y_;  // with room for the output of any of the layers
+  Tensor x_, y_;  // large enough for the output of any layer
   FrameInputs inputs_;
 };
 

@@ -30,7 +30,7 @@ void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow
   if (count < 2) return;
   size_t image = 0;
   for (int64_t begin = 0, end = 0; begin < document.inputs(); begin = end) {
-    end = std::min(begin + seq_len, document.inputs());  // of the inputs; the last target is tokens[end]
+    end = std::min(begin + seq_len, document.inputs());  // end of the inputs; the last target is tokens[end]
     for (size_t i = image; i < images.size() && images[i].begin < end; ++i)
       if (images[i].end > end) end = images[i].begin;
     check(end > begin, where, ": an image has ", image < images.size() ? images[image].end - begin : 0,
@@ -126,7 +126,7 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
     }
   }
   if (row < seq_len_) starts[documents++] = static_cast<int32_t>(row);
-  for (int64_t i = 0; row < seq_len_; ++row, ++i) {  // a document of padding
+  for (int64_t i = 0; row < seq_len_; ++row, ++i) {  // padding is a document
     tokens[row] = 0;
     positions[row] = static_cast<int32_t>(i);
     targets[row] = kIgnoredTarget;
@@ -145,7 +145,7 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   return losses;
 }
 
-// Computes the rows of all images, and writes where they go, and with several axes the positions of tokens.
+// Computes the rows of all images, writes their positions and, with several axes, the positions of tokens.
 // Returns the number of rows.
 int64_t LossMeter::read_images(std::span<const LossWindow> windows, const Inputs& host) {
   if (!image_pass_) return 0;

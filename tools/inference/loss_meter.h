@@ -1,8 +1,8 @@
 #pragma once
-// The losses of documents, without training: -ln p(token) of the targets of each window of a document. A
-// document is cut into windows of at most `seq_len` targets, but not within an image, and the model sees
-// nothing before a window. Windows share forward passes; the losses of a window do not depend on the others
-// of its pass.
+// Measures the losses of documents, without training: -ln p(token) of the targets in each window of a
+// document. A document is cut into windows of at most `seq_len` targets, but not within an image, and the
+// model sees nothing before a window. Windows share forward passes; the losses of a window do not depend on
+// the other windows in its pass.
 
 #include <functional>
 #include <optional>
@@ -16,39 +16,41 @@
 
 namespace flatshard {
 
-// Consecutive tokens of a document, and whether each of them is trained. All but the first are targets if
-// they are. The model reads at most seq_len of them: all but the last, or all if an image ends the document.
+// Consecutive tokens of a document, and whether each of them is trained. Trained tokens are targets, except
+// for the first token. The model reads at most seq_len tokens: all but the last, or all if an image ends the
+// document.
 struct LossWindow {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> trained;
   int64_t inputs = 0;
-  std::vector<std::function<void(PromptImages&)>> images{};  // appends each of the window's
+  std::vector<std::function<void(PromptImages&)>> images{};  // each appends an image of the window
 };
 
-// A document with its images, each of which has the tokens [begin, end).
+// A document with its images. Each image has the tokens [begin, end).
 struct LossDocument {
   struct Image {
     int64_t begin = 0, end = 0;
     std::function<void(PromptImages&)> append;
   };
   std::span<const int32_t> tokens;
-  std::span<const uint8_t> trained{};  // empty: all are
+  std::span<const uint8_t> trained{};  // empty: all are trained
   std::vector<Image> images{};
   std::string where{};
 
-  int64_t inputs() const;  // how many of the tokens the model reads
+  int64_t inputs() const;  // number of tokens that the model reads
 };
 
 struct LossSum {
   double sum = 0, targets = 0;
   LossSum& operator+=(const LossSum& more);
 };
-// `losses` are those of all the window's tokens but the first.
+// `losses` has a loss for each token of the window but the first.
 LossSum sum_of(const LossWindow& window, std::span<const float> losses);
 
 using TakeWindow = std::function<void(LossWindow window)>;
 
-// Cuts a document into windows. One of fewer than two tokens has none. An Error if an image fits none.
+// Cuts a document into windows; there are none if it has fewer than two tokens. Throws an Error if an image
+// does not fit into a window.
 void cut_windows(const LossDocument& document, int64_t seq_len, const TakeWindow& take);
 
 class LossMeter {
@@ -56,7 +58,7 @@ class LossMeter {
   LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, Device device);
 
   int64_t seq_len() const { return seq_len_; }
-  // How many of the windows, from the first on, fit one pass; at least one.
+  // The number of windows, from the first on, that fit into one pass; at least one.
   size_t windows_of_pass(std::span<const LossWindow> windows) const;
   // The losses of each window's tokens but the first, trained or not, computed in one pass.
   std::vector<std::vector<float>> measure(std::span<const LossWindow> windows);
@@ -79,7 +81,7 @@ class LossMeter {
   ModelWeights weights_;
   std::optional<ImagePass> image_pass_;
   Arena memory_, host_, saved_, scratch_;
-  Tensor x_, y_, image_rows_;  // image_rows_: what the layers that read images make of a pass
+  Tensor x_, y_, image_rows_;  // image_rows_: output for a pass of the layers that read images
   Tensor inputs_, host_inputs_;
   Tensor target_weights_, host_target_weights_, losses_, host_losses_;
 };

@@ -59,7 +59,7 @@ void ModelWeights::Sharded::construct(DType dtype) {
                                        std::nullopt);
 }
 
-// Every collective once, for the workspace of the communicators.
+// Plans every collective once, for the workspace of the communicators.
 void ModelWeights::Sharded::plan() {
   StreamGroup planning(memory.tables.device(), {.planning = true});
   Stream &compute = planning.add("compute"), &gather = planning.add("gather", StreamRole::comm);

@@ -1,8 +1,8 @@
 #pragma once
-// The weights of a model folder as a forward pass needs them, layer by layer. On one rank they are resident.
-// Ranks that run a model together, on the same inputs, keep a shard each, and gather the units of a layer
-// while it and the layer before it compute; a model may thus be larger than the memory of a device. The
-// values are the same.
+// The weights of a model folder, layer by layer, for forward passes. On one rank they are resident. Ranks
+// that run a model together, on the same inputs, keep a shard each, and gather the units of a layer while
+// this layer and the one before it compute. So a model may be larger than the memory of a device. The values
+// are the same.
 
 #include <memory>
 #include <string>
@@ -17,8 +17,8 @@ namespace flatshard {
 
 class ModelWeights {
  public:
-  // Reads the weights of a model with this config, rounded to the dtype. With a `world` of several ranks they
-  // are sharded over it.
+  // Reads the weights of a model with this config, rounded to the dtype. With a `world` of several ranks, the
+  // weights are sharded over it.
   ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype, StreamGroup& streams,
                Stream& compute, World* world);
 
@@ -37,7 +37,7 @@ class ModelWeights {
     Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
   };
-  // What a sharded model consists of. It is constructed twice, on planned and on committed memory.
+  // The parts of a sharded model. It is constructed twice, on planned and on committed memory.
   struct Sharded {
     Sharded(const ModelConfig& config, DType dtype, Device device, World& world);
     void construct(DType dtype);
@@ -47,7 +47,7 @@ class ModelWeights {
     OwnedCommunicators communicators;
     Model model;
     std::unique_ptr<LayerUnits> units;
-    ParamTensors shapes;  // without memory
+    ParamTensors shapes;  // tensors without memory
   };
 
   std::unique_ptr<ResidentModel> resident_;

@@ -21,8 +21,8 @@ void check_logits(std::span<const float> logits) {
   check(any, "sampler: no logit is finite");
 }
 
-// Candidates in descending order, taken one at a time from a heap: of a large vocabulary only the likely
-// tokens are ever sorted.
+// Candidates in descending order, taken one at a time from a heap. So only the likely tokens of a large
+// vocabulary are ever sorted.
 class Ranking {
  public:
   Ranking(std::span<const float> logits, const SamplerOptions& options) : logits_(logits) {
@@ -40,8 +40,8 @@ class Ranking {
   }
 
   bool empty() const { return tokens_.empty(); }
-  double sum() const { return sum_; }  // of the weights of all candidates
-  // The next candidate, with its weight: that of the first one is 1.
+  double sum() const { return sum_; }  // sum of the weights of all candidates
+  // Returns the next candidate with its weight; the first one has weight 1.
   Sampler::Candidate next() {
     std::pop_heap(tokens_.begin(), tokens_.end(), After{this});
     const int32_t token = tokens_.back();
@@ -67,7 +67,7 @@ class Ranking {
   double largest_ = 0, temperature_ = 1, sum_ = 0;
 };
 
-// Takes candidates while their sum is below `until` and they are likely enough; returns their sum.
+// Takes candidates while their sum is below `until` and they are likely enough. Returns their sum.
 double take_candidates(Ranking& ranking, double until, double min_p, std::vector<Sampler::Candidate>& taken) {
   double reached = 0;
   while (!ranking.empty() && reached < until) {

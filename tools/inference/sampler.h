@@ -5,7 +5,7 @@
 //   temperature   p_i = exp(z_i / temperature) / sum; 0 takes the first candidate
 //   top_k         the first top_k candidates remain
 //   top_p         after renormalization, the fewest first candidates whose sum reaches top_p
-//   min_p         of these, the candidates whose p is at least min_p times that of the first
+//   min_p         then the candidates whose p is at least min_p times the p of the first
 // and one of the remaining candidates is drawn with probability p. The draw is a function of (seed, length of
 // the text) alone.
 
@@ -17,9 +17,9 @@ namespace flatshard {
 
 struct SamplerOptions {
   double temperature = 1.0;
-  int64_t top_k = 0;   // 0: all
-  double top_p = 1.0;  // 1: all
-  double min_p = 0;    // 0: all
+  int64_t top_k = 0;   // 0: no limit
+  double top_p = 1.0;  // 1: no limit
+  double min_p = 0;    // 0: no limit
   double repetition_penalty = 1.0;
   uint64_t seed = 1;
 };
@@ -29,14 +29,15 @@ class Sampler {
   // An Error names an option that is out of range.
   explicit Sampler(const SamplerOptions& options);
 
-  // The token that follows `text`. A logit that is NaN or +infinity is an Error.
+  // Returns the token that follows `text`. A logit that is NaN or +infinity is an Error.
   int32_t sample(std::span<const float> logits, std::span<const int32_t> text) const;
 
   struct Candidate {
     int32_t token;
     double probability;
   };
-  // The remaining candidates, most likely first; their probabilities sum to 1. The temperature is positive.
+  // The remaining candidates, most likely first. Their probabilities sum to 1. The temperature must be
+  // positive.
   std::vector<Candidate> candidates(std::span<const float> logits, std::span<const int32_t> text = {}) const;
 
  private:

@@ -23,7 +23,7 @@ struct Prompt {
   std::vector<int32_t> reference;
 };
 
-// What this rank answers: every world.size()-th record.
+// The prompts of this rank: every world.size()-th record.
 std::vector<Prompt> prompts_of_rank(const TextCodec& codec, const std::vector<PromptRecord>& records,
                                     const SimilarityOptions& options, const World& world) {
   std::vector<Prompt> prompts;
@@ -43,8 +43,8 @@ std::vector<Prompt> prompts_of_rank(const TextCodec& codec, const std::vector<Pr
   return prompts;
 }
 
-// The longest text that the generator reads; an Error names a record that exceeds the model's positions. An
-// answer may become longer when its text is encoded again, hence the check of each answer.
+// The longest text that the generator reads. An Error names a record that exceeds the model's positions. An
+// answer may become longer when its text is encoded again, so each answer is checked, too.
 int64_t capacity_for(const std::vector<PromptRecord>& records, const std::vector<Prompt>& prompts,
                      int64_t positions) {
   int64_t longest = 1;
@@ -71,7 +71,7 @@ std::string quoted_field(const std::string& text) {
   return quoted + '"';
 }
 
-// Whether an answer is its reference, apart from white space around them.
+// Whether an answer equals its reference, apart from white space around them.
 bool is_exact(const std::string& answer, const std::string& reference) {
   const auto trimmed = [](const std::string& text) {
     constexpr char kSpace[] = " \t\r\n";
@@ -86,7 +86,7 @@ std::string excerpt(const std::string& text) {
   const std::string shown = printable(text);
   if (shown.size() <= kMostBytes) return '"' + shown + '"';
   size_t end = kMostBytes;
-  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;  // do not cut a character
   return '"' + shown.substr(0, end) + "...\"";
 }
 
@@ -119,7 +119,7 @@ std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCod
                                         const std::vector<PromptRecord>& records,
                                         const SimilarityOptions& options, World& world) {
   const std::vector<Prompt> prompts = prompts_of_rank(codec, records, options, world);
-  Json mine = Json::array();  // [record, answer, score]
+  Json mine = Json::array();  // rows of [record, answer, score]
   if (!prompts.empty()) {
     std::vector<Request> requests;
     for (const Prompt& prompt : prompts) requests.push_back(prompt.request);

@@ -93,7 +93,7 @@ std::unique_ptr<CLI::App> app_of(const Command& program) {
   return app;
 }
 
-// The end of a message about an unknown word: a suggestion, if there is one, and what to read.
+// The end of a message about an unknown word: a suggestion, if there is one, and the help to read.
 std::string suggestion(const std::string& similar, const std::string& then) {
   if (similar.empty()) return "; " + then;
   return str("; did you mean ", similar, "? ", static_cast<char>(std::toupper(then.front())), then.substr(1));
@@ -167,7 +167,7 @@ void check_options(const CLI::App& command, const Arguments& arguments) {
 const Command& parse_arguments(const Command& program, const Arguments& arguments) {
   const std::unique_ptr<CLI::App> app = app_of(program);
   try {
-    app->parse(Arguments(arguments.rbegin(), arguments.rend()));  // the parser's order
+    app->parse(Arguments(arguments.rbegin(), arguments.rend()));  // the parser takes them in reverse order
   } catch (const CLI::Success& question) {
     std::ostringstream text;
     app->exit(question, text, text);

@@ -1,7 +1,7 @@
 #pragma once
-// What a program takes on its command line, as data. Parsing, --help, the man page and the completion for
-// bash are made from it. Every program also has --help, --version and the hidden --describe (man, bash), for
-// the build, which installs man pages and completions.
+// The command line that a program takes, as data. Parsing, --help, the man page and the completion for bash
+// are made from it. Every program also has --help, --version and the hidden --describe (man, bash), for the
+// build, which installs man pages and completions.
 
 #include <functional>
 #include <limits>
@@ -28,17 +28,17 @@ struct NumberRange {
 };
 
 struct OptionDetails {
-  std::optional<std::string> type{};  // of the value, in --help: "FILE"; "": none; default: of the variable
+  std::optional<std::string> type{};  // type of the value in --help: "FILE"; "": none; unset: the default
   bool required = false, shows_default = false, hidden = false;
   std::vector<std::string> choices{};
   std::optional<NumberRange> range{};
-  std::optional<char> separator{};               // between the texts in one word of a list: ','
-  std::vector<std::string> needs{}, excludes{};  // names of other options
-  bool* given{};                                 // of a program: set to whether it was given
+  std::optional<char> separator{};               // separator of the texts in one word of a list: ','
+  std::vector<std::string> needs{}, excludes{};  // names of options that it needs, or excludes
+  bool* given{};                                 // variable of the program for whether the option was given
 };
 
 struct Option {
-  std::string names;  // "--out", "-0,--null"; of a positional argument, without dashes: "RUN"
+  std::string names;  // "--out", "-0,--null"; a positional argument has no dashes: "RUN"
   OptionValue value;
   std::string about;
   OptionDetails details{};
@@ -49,7 +49,7 @@ struct Option {
 // A key that a program takes as --section.key=value, such as one of its config.
 struct Key {
   std::string name;                   // "optimizer.lr"
-  std::vector<std::string> values{};  // if they are a fixed set
+  std::vector<std::string> values{};  // the values, if they are a fixed set
 };
 
 struct Command {
@@ -59,21 +59,21 @@ struct Command {
   std::function<int()> run{};       // returns the exit code
   std::string footer{};             // the end of --help
   std::vector<Key> keys{};
-  std::vector<std::string>* rest{};  // takes arguments that are no option's; without it they are an Error
+  std::vector<std::string>* rest{};  // gets the arguments that belong to no option; null: they are an Error
 };
 
-// What --help, --version or --describe asks for; thrown.
+// The text that --help, --version or --describe asks for; thrown as an exception.
 struct Answer {
   std::string text;
 };
 
 // Sets the variables of the options. Returns the subcommand that was given, or the program. An Error names an
-// unknown command or option, the most similar one, and what there is; or what is missing.
+// unknown command or option, the most similar one, and the list of known ones; or names what is missing.
 const Command& parse_arguments(const Command& program, const Arguments& arguments);
 
 // The long options of a program, such as "--resume".
 std::vector<std::string> long_options(const Command& program);
-// The one of which this option is a misspelling, whatever dashes it begins with; "" if there is none.
+// The long option that `option` misspells, whatever dashes it begins with; "" if there is none.
 std::string similar_option(const Command& program, const std::string& option);
 
 // A script for bash that completes subcommands, options, config keys and values from fixed sets, for the
@@ -85,11 +85,11 @@ std::string bash_completion(const Command& program);
 // one of the program's keys become entries like options.
 std::string man_page(const Command& program);
 
-// As --help shows an option: {"--dtype TEXT:{fp32,bf16}=fp32", "compute dtype"}.
+// An option as --help shows it: {"--dtype TEXT:{fp32,bf16}=fp32", "compute dtype"}.
 struct OptionText {
   std::string option, about;
 };
-// Of the program or one of its subcommands: first positional options, without hidden ones.
+// The options of the program or of one of its subcommands, positional ones first, without hidden ones.
 std::vector<OptionText> option_texts(const Command& program, const Command* subcommand);
 
 }  // namespace flatshard

@@ -33,7 +33,7 @@ class Page {
  public:
   explicit Page(std::set<std::string> keys) : keys_(std::move(keys)) {}
 
-  // Words that are filled, as troff sets a paragraph.
+  // Adds words, which troff fills as a paragraph.
   void words(const std::string& text) {
     std::istringstream in(escaped(text));
     std::string line;
@@ -45,7 +45,7 @@ class Page {
     flush(line);
   }
 
-  // Text as in --help: paragraphs, indented lines that keep their form, and lines about config keys.
+  // Adds text as in --help: paragraphs, indented lines that keep their form, and lines about config keys.
   void text(const std::string& help) {
     std::istringstream in(help);
     std::string paragraph;
@@ -96,7 +96,7 @@ class Page {
 
   std::ostringstream out_;
   std::set<std::string> keys_;
-  bool gap_ = false;  // a paragraph follows the last one
+  bool gap_ = false;  // whether the next text begins a new paragraph
 };
 
 void synopsis(Page& page, const std::string& command, const Command& app) {
@@ -145,7 +145,7 @@ std::string man_page(const Command& program) {
   std::set<std::string> keys;
   for (const Key& key : program.keys) keys.insert(key.name);
   Page page(std::move(keys));
-  const std::string name = "flatshard-" + program.name;  // of the installed command
+  const std::string name = "flatshard-" + program.name;  // name of the installed command
   std::string title = name;
   std::transform(title.begin(), title.end(), title.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

@@ -19,7 +19,8 @@ void report(const std::string& name, const std::string& text, const Streams& str
   streams.err << name << ": " << text << std::endl;
 }
 
-// Where libraries can allocate nearly nothing, they crash, also in what they run at the end of a process.
+// Libraries crash if they can allocate nearly nothing, even in the code that they run at the end of a
+// process.
 void prepare_process(const std::string& name, const Streams& streams, int failure) {
   constexpr int64_t kLeast = int64_t{64} << 20;
   reserve_standard_streams();

@@ -39,7 +39,7 @@ struct RankProgram {
 inline constexpr std::chrono::seconds kMeetingTime{120};
 
 // Returns the exit code: that of run(); or 1 after an error on err that starts with the program's name. It
-// has one line, or one for each of several problems (runtime/problems.h). What read() throws waits until the
+// has one line, or one for each of several problems (runtime/problems.h). An error of read() waits until the
 // ranks have met, so that one rank reports it. An error on one rank ends all ranks.
 int run_on_ranks(const RankProgram& program, const Streams& streams);
 

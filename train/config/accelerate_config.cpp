@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMostFileBytes = 1 << 20;
 
 struct Choice {
-  const char *word, *ours;  // ours: "" if there is no such thing here
+  const char *word, *ours;  // ours: our word; "" if there is none
 };
 using Choices = std::vector<Choice>;
 
@@ -58,12 +58,12 @@ const std::set<std::string> kOfLauncher{"dynamo_config",
                                         "rdzv_backend",
                                         "same_network",
                                         "tpu_env"};
-// Keys with which configs of trainers are told from files of accelerate.
+// Keys that tell a trainer's config from a file of accelerate.
 const std::set<std::string> kOfTrainers{
     "base_model",       "checkpointer",     "datasets",
     "learning_rate",    "micro_batch_size", "model_name_or_path",
     "num_train_epochs", "output_dir",       "per_device_train_batch_size"};
-// Switches that must be off here, and what their being on asks for.
+// Switches that must be off here, and what they are for.
 const std::map<std::string, std::string> kMustBeOff{
     {"tpu_use_cluster", "TPUs"}, {"tpu_use_sudo", "TPUs"}, {"downcast_bf16", "TPUs"}};
 
@@ -250,7 +250,7 @@ class Reader {
     const int64_t least = number("fsdp_min_num_params").value_or(0);
     if (!find("fsdp_auto_wrap_policy") && !has_defaults()) return;
     std::string wrap = choice("fsdp_auto_wrap_policy", kWraps, "NO_WRAP");
-    if (wrap == "size" && least == 0) wrap = "none";  // as in accelerate
+    if (wrap == "size" && least == 0) wrap = "none";  // accelerate does so too
     if (wrap == "block" && classes && !classes->value.empty()) {
       const WrappedClasses wrapped = wrapped_classes(classes->value, classes->origin);
       wrap = wrapped.wrap;

@@ -14,7 +14,7 @@ namespace flatshard {
 
 struct AccelerateSettings {
   std::vector<ConfigPreset> presets;
-  std::vector<std::string> notices;  // one line each
+  std::vector<std::string> notices;  // notices for the user, one line each
   std::optional<int> processes;      // the number of ranks that the file is for
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // The configuration of a run: plain nested structs. Values come from defaults, then the TOML file, then the
-// command line (--section.key value). fields.h lists the keys, by which configs are parsed, printed and
-// documented. An unknown key is an Error that names the key that was probably meant.
+// command line (--section.key value). fields.h lists the keys; configs are parsed, printed and documented by
+// that list. An unknown key is an Error that names the key that was probably meant.
 
 #include <array>
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace flatshard {
 
-// Choices whose meaning belongs to the trainer; others stand in the folders that implement them.
+// Choices that only the trainer interprets; the other enums are in the folders that implement them.
 enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
 enum class AttentionChoice { automatic, sm_80 };
@@ -63,49 +63,49 @@ struct RunConfig {
   std::string dir = "runs/default";
   int64_t seed = 42;
   DeviceChoice device = DeviceChoice::automatic;
-  std::string trace = "false";  // trace_steps.h
+  std::string trace = "false";  // the steps to trace: trace_steps.h
   int64_t hash_every = 0;
-  int64_t threads = 0;  // 0: this rank's share of the processors
+  int64_t threads = 0;  // compute threads; 0: this rank's share of the processors
   bool cuda_graphs = false;
   AttentionChoice attention = AttentionChoice::automatic;
-  std::string tuned_products;         // a file; empty: the heuristics of cuBLASLt
-  int64_t spare_multiprocessors = 0;  // by matrix products on a GPU
+  std::string tuned_products;         // file of timed algorithms; empty: the heuristics of cuBLASLt
+  int64_t spare_multiprocessors = 0;  // multiprocessors of a GPU that matrix products leave free
   std::string resume;                 // "latest", "best", "auto" or a path; empty: start fresh
 };
 
 struct DataConfig {
   DataFiles train{};
-  std::vector<double> weights{};  // empty: by size
+  std::vector<double> weights{};  // relative numbers of sequences per file; empty: by size
   DataFiles eval{};
   int64_t max_samples = 0;      // 0: all
-  std::string tokenizer{};      // empty: model.init_from
+  std::string tokenizer{};      // empty: that of model.init_from
   std::string chat_template{};  // empty: the tokenizer's
-  std::string date{};           // empty: that of the run's beginning
+  std::string date{};           // empty: the day on which the run begins
   std::string text_field = "text";
-  std::vector<std::string> columns{};  // of tables; empty: all
+  std::vector<std::string> columns{};  // columns to read of tables; empty: all
   TrainOn train_on = TrainOn::assistant;
-  int64_t image_longest_edge = 0;  // 0: that of the tokenizer's folder
+  int64_t image_longest_edge = 0;  // 0: as the tokenizer's folder says
   int64_t seq_len = 0;
-  int64_t vocab = 0;  // 0: at least three quarters of the model's
+  int64_t vocab = 0;  // vocabulary of token files; 0: three quarters of model.vocab, up to all
   Packing packing = Packing::wrapped;
   Truncation truncation = Truncation::keep_start;
   Padding padding = Padding::right;
-  int64_t max_patches = 0;  // of a sequence; 0: those of the largest image
+  int64_t max_patches = 0;  // most patches in a sequence; 0: as many as the largest image has
   bool shuffle = true;
 };
 
 // Bounds of values computed in fp32: the smallest normal and the largest finite one.
 inline constexpr double kLeastFloat = std::numeric_limits<float>::min(),
                         kMostFloat = std::numeric_limits<float>::max();
-inline constexpr double kMostSteps = 1e12;  // of a run; exact as a double
+inline constexpr double kMostSteps = 1e12;  // most steps of a run; exact as a double
 
 struct TrainConfig {
   int64_t steps = 0;
   double epochs = 0;
   int64_t total_batch_size = 0;
   int64_t batch_size_per_device = 1;
-  int64_t lane_size = 0;                   // 0: as batch_size_per_device
-  int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
+  int64_t lane_size = 0;                   // 0: the default of lane_size_of() in setup/batching.h
+  int64_t eval_batch_size_per_device = 0;  // 0: batch_size_per_device
   int64_t head_chunk = kHeadChunk;
   Recompute recompute = Recompute::none;
   double eval_every = 0;
@@ -117,7 +117,7 @@ struct TrainConfig {
 struct OptimizerConfig {
   OptimizerChoice kind;
   double lr = 0;
-  std::array<double, 2> betas = kind.row->betas;  // a loaded config that sets none: of its kind
+  std::array<double, 2> betas = kind.row->betas;  // default of the optimizer's kind
   double eps = 1e-8;
   double weight_decay = 0;
   double grad_clip = 1.0;
@@ -128,21 +128,21 @@ struct OptimizerConfig {
 
 struct PrecisionConfig {
   Precision compute = Precision::bf16;
-  Precision reduce = Precision::fp32;  // or bf16
+  Precision reduce = Precision::fp32;  // fp32 or bf16
   std::string loss_scale = "dynamic";
   bool tf32 = false;
 };
 
-// A kind, "sequential:SIZE" (setup/device_map.h refuses other texts), or the stage of each prefix of
-// parameter names.
+// A kind, "sequential:SIZE" (setup/device_map.h refuses other texts), or a stage for each prefix of parameter
+// names.
 using DeviceMap = std::variant<DeviceMapKind, std::string, std::map<std::string, double>>;
 
 struct ParallelConfig {
   Strategy strategy = Strategy::full_shard;
-  int64_t group_size = 0;  // hybrid
+  int64_t group_size = 0;  // ranks per group, if strategy is hybrid
   WrapPolicy wrap = WrapPolicy::block;
-  std::vector<std::string> wrap_patterns;  // pattern
-  int64_t wrap_size = 0;                   // size
+  std::vector<std::string> wrap_patterns;  // module patterns, if wrap is pattern
+  int64_t wrap_size = 0;                   // minimum parameters of a unit, if wrap is size
   std::vector<std::string> replicate;
   bool offload = false;
   bool keep_root_gathered = true;
@@ -151,14 +151,14 @@ struct ParallelConfig {
   int64_t depth = 1;
   Reduction reduction = Reduction::exact;
   LevelChoice levels = LevelChoice::automatic;
-  int64_t host_ranks = 0;  // 0: as the hosts of the run are found
+  int64_t host_ranks = 0;  // consecutive ranks on a host; 0: detected
   Accumulation accumulation = Accumulation::sharded;
   TransportChoice transport = TransportChoice::automatic;
   bool sync_module_states = false;
   bool cpu_ram_efficient_loading = false;
   int64_t stages = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int64_t chunks = 2;  // interleaved
+  int64_t chunks = 2;  // chunks per stage, if schedule is interleaved
   DeviceMap device_map = DeviceMapKind::automatic;
   double bandwidth_gbps = 0;  // 0: measured at start
   int64_t timeout_seconds = 120;
@@ -177,8 +177,8 @@ struct CheckpointConfig {
   // saving takes a small part of the time however large the model is, and `keep` bounds the disk space.
   std::string save_every = "30min";
   bool save_each_epoch = false;
-  std::string best_every = "auto";  // as save_every
-  int64_t keep = 2;                 // 0: all
+  std::string best_every = "auto";  // the forms of save_every, or "auto"
+  int64_t keep = 2;                 // checkpoints to keep; 0: all
   bool async = true;
   bool on_sigterm = true;
   OnSaveError on_error = OnSaveError::stop;
@@ -196,7 +196,7 @@ struct Config {
   QuantConfig quant;
   DataConfig data;
   TrainConfig train;
-  AnswerLoss loss;  // train.loss, preference and policy
+  AnswerLoss loss;  // train.loss and the sections preference and policy
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;
@@ -209,11 +209,11 @@ struct LoadedConfig {
   Config config;
   bool overwrite = false;  // replace the results in run.dir; not a key, so that no config keeps it
   std::map<std::string, std::string> origin;  // key -> "default", "tiny.toml:3" or "command line"
-  std::string file{};                         // its name for messages
-  // For people: values of the file that the command line replaced by an alternative key, and settings of
-  // other sources that have no effect here.
+  std::string file{};                         // the path of the config, for messages
+  // Notes for the user: values of the file that the command line replaced by an alternative key, and settings
+  // of other sources that have no effect here.
   std::vector<std::string> replaced{};
-  // Keys with problems: they have their defaults, and what follows from that is no problem of its own.
+  // Keys with problems. They have their defaults, and problems that follow from that are not reported.
   std::set<std::string> refused{};
 };
 
@@ -222,8 +222,8 @@ struct ConfigPreset {
   std::string key, toml, origin;
 };
 
-// Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string). Of
-// alternatives, such as train.steps and train.epochs, one on the command line replaces the other in the file.
+// Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string). An
+// alternative on the command line, such as train.steps, replaces the other in the file, such as train.epochs.
 // The second form adds all problems, and loads the rest; the file overrides the presets.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,

@@ -18,7 +18,7 @@
 namespace flatshard {
 namespace {
 
-// Where a value was written, for messages: "tiny.toml:3" or "--optimizer.lr".
+// The source of a value, for messages: "tiny.toml:3" or "--optimizer.lr".
 struct Source {
   const toml::node& node;
   std::string where, origin;
@@ -130,7 +130,7 @@ class Setter {
     if (field_.spelling == Spelling::or_number && node.is_integer()) return str(*node.value<int64_t>());
     if (field_.spelling == Spelling::or_number && node.is_floating_point()) return str(*node.value<double>());
     const auto value = node.value_exact<std::string>();
-    // System calls would end a path there.
+    // System calls end a path at a zero byte.
     check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key,
           " contains a zero byte");
     return value;
@@ -144,7 +144,7 @@ class Setter {
       slot->push_back(*text(item));
     }
   }
-  // In the order of the file, which the table does not keep.
+  // Stores the files in the order of the config file, which the table does not keep.
   void set_table(std::vector<NamedFile>* slot, const toml::table& table, const char* expected) const {
     std::map<std::pair<uint32_t, uint32_t>, NamedFile> in_order;
     for (const auto& [name, node] : table) {
@@ -170,7 +170,7 @@ class Setter {
     check(size <= field_.bounds.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
           spelled_bound(field_.bounds.most));
   }
-  // A whole number with all its digits.
+  // A bound as text; a whole number has all its digits.
   static std::string spelled_bound(double bound) {
     return std::abs(bound) < 1e15 && bound == std::floor(bound) ? str(static_cast<int64_t>(bound))
                                                                 : str(bound);
@@ -196,7 +196,7 @@ std::string spelled(std::string_view key, std::string_view also_plain = "") {
 
 // The line at which an assertion of the parser fails: the last line of the shortest prefix that triggers it.
 int64_t broken_line(const std::string& text) {
-  std::vector<size_t> ends;  // of the lines
+  std::vector<size_t> ends;  // ends of the lines
   for (size_t i = 0; i < text.size(); ++i)
     if (text[i] == '\n') ends.push_back(i + 1);
   const auto holds = [&](size_t end) {
@@ -265,7 +265,7 @@ toml::table parse_value(const std::string& value, const std::string& where) {
   }
 }
 
-// Keys of which a run uses one.
+// Pairs of keys of which a run uses one.
 constexpr std::pair<const char*, const char*> kAlternatives[] = {
     {"train.steps", "train.epochs"}, {"schedule.warmup_steps", "schedule.warmup_ratio"}};
 
@@ -329,7 +329,7 @@ class Loader {
     });
   }
 
-  // Of two alternatives, the one on the command line replaces the one in the file.
+  // An alternative on the command line replaces its alternative in the file.
   void choose_alternatives() {
     for (const auto& [a, b] : kAlternatives) {
       replace(a, b);
@@ -351,7 +351,7 @@ class Loader {
     if (!problems_.attempt(work)) loaded_.refused.insert(key);
   }
   static int64_t line_of(const toml::node& node) { return node.source().begin.line; }
-  // If the command line sets `by`, gives a key that the file sets its default.
+  // If the command line sets `by`, a `key` that the file sets gets its default back.
   void replace(const std::string& key, const std::string& by) {
     Config defaults;
     const auto values = config_values(loaded_.config), initial = config_values(defaults);

@@ -18,7 +18,8 @@ using DataFiles = std::variant<std::string, std::vector<std::string>, std::vecto
 
 inline constexpr size_t kMostDataFiles = 256;
 
-// In the order of the config; none for "". Names consist of letters, digits and the characters . _ - /.
+// Returns the files in the order of the config; none for "". Names consist of letters, digits and the
+// characters . _ - /.
 std::vector<NamedFile> named_files(const DataFiles& files);
 
 // An Error if the files of this key are too many, are not distinct, or have names with other characters.

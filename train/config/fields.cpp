@@ -6,7 +6,8 @@
 namespace flatshard {
 namespace {
 
-// Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
+// Sequences and tokens are bounded because a plan stores an entry per sequence of a step, and a batch indexes
+// tokens with 32 bits.
 constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024, kMostSamples = 1e15;
 
 constexpr Bounds at_least(double least) { return {.least = least}; }

@@ -1,7 +1,7 @@
 #pragma once
 // The keys of a config (config.h), in one list: fields() has a line for each, with its value, its help, its
-// bounds, and what a run that resumes may do with it. Configs are parsed, printed, documented and compared by
-// this list alone. An enum's names are those of runtime/named.h, which the help lists and errors quote.
+// bounds, and its rule for a run that resumes. Configs are parsed, printed, documented and compared by this
+// list alone. The names of an enum come from runtime/named.h; the help lists them and errors quote them.
 
 #include <utility>
 
@@ -10,7 +10,7 @@
 
 namespace flatshard {
 
-// Where a config stores a value.
+// The place of a value in a config.
 using Slot = std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
                           std::vector<int64_t>*, std::vector<double>*, std::array<double, 2>*,
                           std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*,
@@ -27,18 +27,18 @@ struct Bounds {
   double least = -1e300, most = 1e300;
 };
 
-// How else a text may be written: as a number, or as true or false.
+// The other spelling that a text field accepts, if any: a number, or true and false.
 enum class Spelling { text, or_number, or_flag };
 
-// What a run that resumes may do with a key (save/run_changes.h).
+// The rule for a key whose value differs when a run resumes (save/run_changes.h).
 enum class OnResume {
-  fixed,       // nothing: what the checkpoint contains depends on it
-  changes,     // change it: later steps depend on it, and the change is recorded
-  moves_rate,  // the same, and the learning rate may jump
-  reorders,    // the same, and the data have another order: their epoch begins again
-  content,     // name another file: the same content is a note, other content is recorded, and may do both
-  noted,       // change it: no step depends on it, so that the header notes it and no more
-  silent,      // the same, without a note
+  fixed,       // must not change: the checkpoint's contents depend on it
+  changes,     // may change: later steps depend on it, and the change is recorded
+  moves_rate,  // may change, is recorded, and the learning rate may jump
+  reorders,    // may change, is recorded, and the data are reordered: their epoch begins again
+  content,     // may name another file: other content is recorded, and may move the rate and reorder
+  noted,       // may change: no step depends on it, so only the header notes it
+  silent,      // may change without a note
 };
 struct ResumeRule {
   OnResume rule;
@@ -57,7 +57,7 @@ struct Field {
   std::string help;
   Bounds bounds{};
   Spelling spelling = Spelling::text;
-  std::optional<ResumeRule> on_resume{};  // of the line, or else of its section; without either: fixed
+  std::optional<ResumeRule> on_resume{};  // the rule of the line, else of its section; neither: fixed
 
   // `more` are bounds, a spelling and a rule for resume, in any order.
   template <class Value, class... More>
@@ -66,7 +66,7 @@ struct Field {
     (add(more), ...);
   }
 
-  // Of a choice; empty for other fields.
+  // The names of a choice; empty for other fields.
   std::vector<std::string> names() const {
     const Choice* const choice = std::get_if<Choice>(&slot);
     return choice ? choice->names : std::vector<std::string>{};
@@ -81,7 +81,8 @@ struct Field {
 // All keys, in the order of the help, with their values in this config.
 std::vector<Field> fields(Config& c);
 
-// "model.rope_scaling" and "kind" of "model.rope_scaling.kind"; the section is "" without a dot.
+// The two parts of a key: "model.rope_scaling.kind" is split into "model.rope_scaling" and "kind". A key
+// without a dot has the section "".
 std::string section_of(const std::string& key);
 std::string name_in_section(const std::string& key);
 

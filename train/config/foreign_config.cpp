@@ -127,7 +127,7 @@ struct Given {
   }
 };
 
-// A setting that a trainer makes where its file is silent.
+// A trainer's default for a setting that its file omits.
 struct Default {
   const char *key, *toml;
 };
@@ -147,7 +147,7 @@ Trainer with(const char* name, std::vector<Default> own, bool nests_scales = fal
   return {name, own, nests_scales};
 }
 
-// What files of TRL leave out is written here as SFTConfig has it.
+// The defaults of SFTConfig for settings that a file of TRL omits.
 const Trainer kTrl = with("TRL", {{"optimizer.lr", "2e-5"},
                                   {"train.epochs", "3.0"},
                                   {"train.batch_size_per_device", "8"},
@@ -220,7 +220,7 @@ class Converter {
     leave_or_refuse(g, field, str("is ", row->key, " here: ", row->value));
   }
 
-  // Keys whose meaning depends on more than their value. Returns whether it has dealt with this one.
+  // Handles keys whose meaning depends on more than their value. Returns whether `g` is one of them.
   bool by_rule(const Given& g) {
     const std::string name = lower(g.name()), path = lower(g.path), value = g.words().front();
     const std::optional<bool> on = flag_in(value);
@@ -303,7 +303,7 @@ class Converter {
     return mapped_.push_back(line_of(g, "train.total_batch_size")), true;
   }
 
-  // The launcher starts ranks, and the batch of other trainers depends on how many.
+  // The launcher starts the ranks, and the batch of other trainers depends on their number.
   bool check_ranks(const Given& g) {
     if (number_in(g.value) == static_cast<double>(ranks_))
       return left(g, str("start them with --launch \"mpirun -np ", ranks_, '"'));
@@ -326,7 +326,7 @@ class Converter {
     computes_fp32_ = true;
     return mapped_.push_back(line_of(g, "precision.compute")), true;
   }
-  // Switches decide over the dtype in which weights are loaded.
+  // Switches take precedence over the dtype in which the file loads weights.
   void set_precision() {
     if (!dtype_.empty() && set_.emplace("precision.compute", flatshard::quoted(dtype_)).second) return;
     if (computes_fp32_) set_.emplace("precision.compute", "\"fp32\"");
@@ -376,7 +376,7 @@ class Converter {
     return copy(each, *field_of("lora.targets")), true;
   }
 
-  // A number per epoch, which is a fraction of the run once the number of epochs is known.
+  // Notes a number of events per epoch, which is a fraction of the run once the number of epochs is known.
   bool by_epoch(const Given& g, bool saves) {
     const double times = number_in(g.value).value_or(0);
     if (times <= 0 || times > kMostSteps) return false;
@@ -407,8 +407,8 @@ class Converter {
     return left(g, saves ? "save_steps says how often" : "eval_steps says how often");
   }
 
-  // Whether a name such as adamw_torch_fused says no more than what set_optimizer() reads, and who made the
-  // kernels: galore_adamw does.
+  // Whether a name such as adamw_torch_fused consists of words that set_optimizer() reads and of words about
+  // its kernels. The name galore_adamw does not.
   static bool is_plain(std::string name) {
     for (const std::string part : {"bitsandbytes", "bnb", "torch", "optim", "adamw", "lion", "paged", "8bit",
                                    "32bit", "fused", "apex", "hf", "xla", "npu"})
@@ -452,7 +452,7 @@ class Converter {
     return mapped_.push_back(line_of(g, "precision.compute, unless bf16 or fp16 sets it")), true;
   }
 
-  // torchtune names the layers of attention and asks for those of the MLP by switches.
+  // torchtune lists the layers of attention by name, and has switches for the layers of the MLP.
   bool add_targets(const Given& g, const std::string& name, bool on) {
     std::vector<std::string> more = g.items;
     if (name == "apply_lora_to_mlp" && on) more = {"gate_proj", "up_proj", "down_proj"};
@@ -478,7 +478,8 @@ class Converter {
     return {};
   }
 
-  // Keys that we spell alike: by their whole path, or by the last part alone if only one of ours ends so.
+  // Our field of the same spelling: by the whole path, or by the last part alone if only one of our keys ends
+  // in it.
   const Field* own_field(const Given& g) {
     if (foreign_key(g.path) != nullptr) return nullptr;
     const Field* found = nullptr;
@@ -535,7 +536,7 @@ class Converter {
     if (set_.emplace(d.key, d.toml).second) defaults_.push_back(str(d.key, " = ", d.toml));
   }
 
-  // A limit on steps decides over epochs, elsewhere too.
+  // A limit on steps takes precedence over epochs, as it does in other trainers.
   void set_length() {
     if (set_.contains("train.steps") && set_.erase("train.epochs") > 0)
       notes_.push_back("train.epochs is left out: train.steps decides");
@@ -547,7 +548,7 @@ class Converter {
         per_device == set_.end() ? 1 : static_cast<int64_t>(number_in(per_device->second).value_or(1));
     const std::string of =
         str(micro, " per device x ", accumulation_, " accumulated x ", counted(ranks_, "rank"));
-    const int64_t total = micro * accumulation_ * ranks_;  // of factors up to 2^18, 2^18 and 2^20
+    const int64_t total = micro * accumulation_ * ranks_;  // its factors are at most 2^18, 2^18 and 2^20
     if (const double most = most_sequences(); static_cast<double>(total) > most)
       problems_.add(str(name_, ": the batch has ", total, " sequences, ", of, ", must have at most ", most));
     const std::string toml = str(total);
@@ -556,7 +557,7 @@ class Converter {
                            ranks_ == 1 ? " (--ranks N for another number)" : ""));
   }
 
-  // Settings that a run would refuse, as nothing uses them.
+  // Drops a setting that a run would refuse because nothing uses it.
   void drop(const std::string& key, const char* why) {
     if (set_.erase(key) > 0) notes_.push_back(str(key, " is left out: ", why));
   }
@@ -617,14 +618,14 @@ class Converter {
   Problems problems_{};
   int64_t accumulation_ = 1;
   double evals_per_epoch_ = 0, saves_per_epoch_ = 0;
-  bool computes_fp32_ = false;  // unless another key names a dtype
-  std::string dtype_{};         // of the weights as they are loaded
+  bool computes_fp32_ = false;  // a switch asks for fp32, unless another key names a dtype
+  std::string dtype_{};         // dtype in which the file loads weights
   std::optional<bool> adapts_{};
   bool four_bit_ = false;
   std::array<double, 2> betas_{0.9, 0.999};
 };
 
-// Lists of mappings are known as axolotl's data sets: their paths are the value.
+// A list of mappings is one of axolotl's lists of data sets: the paths of its mappings are the value.
 void add(std::vector<Given>& all, const std::vector<YamlEntry>& entries, const std::string& prefix) {
   for (const YamlEntry& entry : entries) {
     const std::string path = prefix + entry.key;
@@ -649,7 +650,8 @@ void add(std::vector<Given>& all, const std::vector<YamlEntry>& entries, const s
   }
 }
 
-// ${output_dir}/logs, as torchtune's files refer to their own values.
+// Replaces references such as ${output_dir} in ${output_dir}/logs, with which torchtune's files use their own
+// values.
 void replace_references(std::vector<Given>& all) {
   for (Given& given : all)
     for (const Given& other : all) {

@@ -97,7 +97,7 @@ constexpr char
         "tokenizer, and its end",
     kAddedTokens[] = "a folder whose tokenizer.json has the new tokens, with a larger model.vocab";
 
-// Values that mean what happens here, for ForeignKey::same.
+// Values that ask for what happens here anyway, for ForeignKey::same.
 constexpr char kNone[] = "", kOff[] = "false no off none 0 0.0", kOneRank[] = "false 0 1";
 
 // clang-format off
@@ -780,8 +780,8 @@ const ForeignKey kRows[] = {
 };
 // clang-format on
 
-// Whether a part of the key is the section that the row names, such as "profiler.", or begins as it says,
-// such as "wandb*".
+// Whether a part of the key is the section that the row names, such as "profiler.", or has the prefix that it
+// names, such as "wandb*".
 bool names_section(const ForeignKey& row, const std::string& key) {
   std::string section = row.spelling;
   if (section.ends_with('*'))

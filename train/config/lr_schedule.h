@@ -1,6 +1,6 @@
 #pragma once
-// The learning rate as a function of the number of completed steps. Evaluated in double in a fixed order of
-// operations, which reproduces published training logs to the last bit.
+// The learning rate as a function of the number of completed steps. It is evaluated in double in a fixed
+// order of operations, which reproduces published training logs to the last bit.
 //   warm-up over w steps:  lr s / w                     (warmup_start = one: lr throughout)
 //   after it, p = (s - w) / (T - w):
 //   constant 1    linear 1 - p    cosine (1 + cos(pi p)) / 2    wsd 1, then linear to 0 over the last
@@ -26,11 +26,11 @@ constexpr auto value_names(WarmupStart) { return std::array{"zero", "one"}; }
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::linear;
   int64_t warmup_steps = 0;
-  double warmup_ratio = 0;  // fraction of all steps, rounded up; excludes warmup_steps
+  double warmup_ratio = 0;  // fraction of all steps, rounded up; not with warmup_steps
   WarmupStart warmup_start = WarmupStart::zero;
   double min_lr_factor = 0;
   int64_t start_step = 0;
-  double decay_ratio = 0.2;  // wsd: the fraction of all steps in which the rate decays
+  double decay_ratio = 0.2;  // fraction of all steps in which the rate of wsd decays
 };
 
 int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps);

@@ -1,5 +1,5 @@
 #pragma once
-// Shapes of published models, by which a plan needs neither their folders nor their numbers in a config.
+// Shapes of published models, so that a plan needs neither their folders nor their numbers in a config.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,8 @@ struct PublishedShape {
   int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_positions;
   bool tied = false;
 
-  // Values on which no plan depends, such as epsilons and the scaling of RoPE, are those of the family.
+  // The model with this shape. Values on which no plan depends, such as epsilons and the scaling of RoPE, are
+  // the family's.
   ModelConfig model() const;
 };
 

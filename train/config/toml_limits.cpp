@@ -74,7 +74,7 @@ class Walker {
   const std::string& name_;
   size_t at_ = 0;
   int64_t line_ = 1;
-  size_t open_ = 0, dots_ = 0;  // brackets that are not closed yet; dots of the key
+  size_t open_ = 0, dots_ = 0;  // open brackets; dots of the current key
 };
 
 }  // namespace

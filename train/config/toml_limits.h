@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-inline constexpr size_t kMostNesting = 16;  // of brackets, and dots in a key; configurations need 3
+inline constexpr size_t kMostNesting = 16;  // most open brackets, and dots in a key; configurations need 3
 
 // An Error "name:line: ..." if the text is nested deeper, or has non-ASCII characters outside of quotes and
 // comments.

@@ -21,17 +21,17 @@ std::vector<std::string> sections(const std::vector<Field>& known) {
 }
 
 struct Nearest {
-  std::vector<std::string> keys;  // equally near ones
+  std::vector<std::string> keys;  // the nearest keys, all equally near
   bool same_section = false;
 };
 
-// The known keys of which this one is a misspelling: in its section, which may be misspelt too; else of the
-// same name in other sections; else, if it has no section of its own, of a similar name in any.
+// The known keys that `key` may be a misspelling of: similar names in its section, which may be misspelt too;
+// else the same name in other sections; else, unless its section is unknown, similar names in any section.
 Nearest nearest_keys(const std::vector<Field>& known, const std::string& key) {
   const std::string section = section_of(key), name = name_in_section(key);
   const std::vector<std::string> all = sections(known);
   const bool has_section = !section.empty() && std::find(all.begin(), all.end(), section) == all.end();
-  constexpr size_t kElsewhere = 100;  // above the distances within a section
+  constexpr size_t kElsewhere = 100;  // larger than any distance within a section
   size_t best = SIZE_MAX;
   Nearest nearest;
   for (const Field& field : known) {
@@ -54,7 +54,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// "train.steps (optimizer steps)", with the value in terms of the other trainer's, and the start of the help.
+// "train.steps (optimizer steps)": the key, our value in terms of the other trainer's, and the start of the
+// help.
 std::string use(const std::vector<Field>& known, const ForeignKey& row) {
   const auto field =
       std::find_if(known.begin(), known.end(), [&](const Field& f) { return f.key == row.key; });

@@ -1,6 +1,6 @@
 #pragma once
-// What a user may have meant by a key that does not exist: a setting as another trainer spells it, or a
-// misspelt key of ours. Other keys are not guessed at.
+// Suggestions for a key that does not exist: a setting as another trainer spells it, or a misspelt key of
+// ours. Other keys are not guessed at.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ struct UnknownKey {
 
 UnknownKey unknown_key(const std::vector<Field>& known, const std::string& key);
 
-// "unknown section [optimiser]; the nearest known one is [optimizer]", or which sections there are.
+// "unknown section [optimiser]; the nearest known one is [optimizer]", or a list of the sections.
 std::string unknown_section(const std::vector<Field>& known, const std::string& section);
 
 }  // namespace flatshard

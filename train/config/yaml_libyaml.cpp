@@ -30,7 +30,7 @@ class Events {
   yaml_event_type_t type() const { return event_.type; }
   int line() const { return static_cast<int>(event_.start_mark.line) + 1; }
   std::string where() const { return str(name_, ':', line()); }
-  // Of a scalar.
+  // The text of a scalar.
   std::string text() const {
     const auto& scalar = event_.data.scalar;
     const std::string value(reinterpret_cast<const char*>(scalar.value), scalar.length);
@@ -131,9 +131,9 @@ std::vector<YamlEntry> read_mapping(Events& events, const std::string& name, int
 
 std::vector<YamlEntry> parse_yaml_mapping(const std::string& text, const std::string& name, YamlLists lists) {
   Events events(text, name, lists);
-  events.next();  // the stream
+  events.next();  // begin of the stream
   if (events.type() == YAML_STREAM_END_EVENT) return {};
-  events.next();  // the document
+  events.next();  // begin of the document
   std::vector<YamlEntry> entries;
   if (events.type() == YAML_MAPPING_START_EVENT) {
     entries = read_mapping(events, name, 1);
@@ -143,7 +143,7 @@ std::vector<YamlEntry> parse_yaml_mapping(const std::string& text, const std::st
           ", must have the form key: value");
   }
   events.next();
-  events.next();  // the end of the document
+  events.next();  // end of the document
   check(events.type() == YAML_STREAM_END_EVENT, events.where(),
         ": begins a second document, must be one: split the file at this line");
   return entries;

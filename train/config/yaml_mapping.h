@@ -13,10 +13,10 @@ struct YamlEntry {
   std::string key;
   int line = 0;
   Kind kind = Kind::scalar;
-  std::string value{};                            // of a scalar; "" where it is absent, null or ~
-  std::vector<std::string> items{};               // of a list
-  std::vector<YamlEntry> members{};               // of a mapping, in file order, with distinct keys
-  std::vector<std::vector<YamlEntry>> records{};  // of a list: its elements that are mappings
+  std::string value{};                            // text of a scalar; "" where it is absent, null or ~
+  std::vector<std::string> items{};               // texts of a list
+  std::vector<YamlEntry> members{};               // entries of a mapping, in file order, with distinct keys
+  std::vector<std::vector<YamlEntry>> records{};  // mappings in a list
 };
 
 enum class YamlLists { of_scalars, of_mappings_too };

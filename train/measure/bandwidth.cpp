@@ -13,21 +13,22 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kMostFloats = 1 << 20;  // per rank
+constexpr int64_t kMostFloats = 1 << 20;  // most floats per rank
 constexpr int kRounds = 9;
-// Larger than most caches, in which a step rarely finds what it exchanges.
+// The buffers are larger than most caches, since a step rarely finds in them the data that it exchanges.
 constexpr int64_t kBytes = 128 << 20;
 
-// Of a rank, as large as its part of a unit: small exchanges reach a third of the rate of large ones.
+// The floats of a rank in an exchange, as many as its part of a unit: small exchanges reach a third of the
+// rate of large ones.
 int64_t floats_of_unit(const RunSetup& setup, int ranks) {
   std::vector<int64_t> sizes;
   for (const ParamList& unit : setup.units_of_model->units()) sizes.push_back(unit.parameter_count());
   return std::clamp<int64_t>(median(std::move(sizes)) / ranks, 1, kMostFloats);
 }
 
-// The time that the slowest rank takes for `call`, the median of a few rounds. Each is given a buffer of its
+// The time that the slowest rank takes for `call`, the median of a few rounds. Each round has a buffer of its
 // own, as far as kBytes reach: `full` has one part for each rank, and `part` is memory for another. On a GPU,
-// whose memory a run may fill, all share one.
+// whose memory a run may fill, all rounds share one.
 using Call = std::function<void(Communicator& comm, Stream& on, const Tensor& full, const Tensor& part)>;
 double median_seconds(World& world, const RunSetup& setup, int64_t floats_per_rank, const Call& call) {
   const std::unique_ptr<Communicator> comm =

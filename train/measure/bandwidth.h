@@ -8,20 +8,20 @@
 namespace flatshard {
 
 struct Bandwidth {
-  double bytes_per_second = 0;  // received by each rank
-  bool measured = false;        // at startup, otherwise taken from the config
+  double bytes_per_second = 0;  // rate at which each rank receives
+  bool measured = false;        // whether it was measured at startup; otherwise it is from the config
 };
 
 // parallel.bandwidth_gbps, or if it is 0 the rate of a few all-gathers of the size of the run's units, which
 // take some hundredths of a second. Collective: all ranks call it.
 Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
-// The bytes per second that each rank receives in a reduce-scatter of the communication library, of that size
-// as well. Collective.
+// The bytes per second that each rank receives in a reduce-scatter of the communication library, of the same
+// size. Collective.
 double reduce_rate(const RunSetup& setup, World& world);
 
-// The time of an all-reduce of about so many bytes, at least one float for each rank, as a reduce-scatter and
-// an all-gather. Collective.
+// The time of an all-reduce of about this many bytes, at least one float for each rank, made as a
+// reduce-scatter and an all-gather. Collective.
 double all_reduce_seconds(const RunSetup& setup, World& world, int64_t bytes);
 
 // bytes / bytes_per_second * rank_peak / flops_per_token

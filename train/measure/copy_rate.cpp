@@ -42,7 +42,7 @@ double measured_rate() {
 
 double copy_rate(World& world) {
   world.barrier("measuring copies");
-  // Cached, for processes that train many times, as tests do.
+  // The rate is cached for processes that train many times, as tests do.
   static std::map<int, double> known;
   double& rate = known[thread_count()];
   if (rate == 0) rate = measured_rate();

@@ -1,11 +1,12 @@
 #pragma once
-// The rate of memory on a CPU: what a copy that does not fit into the caches reads and writes.
+// The memory rate of a CPU, measured by a copy that does not fit into the caches.
 
 #include "comm/world.h"
 
 namespace flatshard {
 
-// Bytes per second of this rank, while all ranks copy. Collective; takes some hundredths of a second.
+// The bytes per second that this rank reads and writes while all ranks copy. Collective; takes some
+// hundredths of a second.
 double copy_rate(World& world);
 
 }  // namespace flatshard

@@ -8,8 +8,8 @@
 
 namespace flatshard {
 
-// The sum over all ranks. Takes about a fifth of a second, or less for a run of few operations: the
-// measurement computes no more than that, but one product at least.
+// The sum of the rates of all ranks. Takes about a fifth of a second, or less for a run of few operations:
+// the measurement computes no more than that, but one product at least.
 double matrix_peak(World& world, Device device, DType compute, bool tf32, double operations_of_run);
 
 }  // namespace flatshard

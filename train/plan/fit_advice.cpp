@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostRanks = 1 << 16;
 
 struct Switch {
-  // Changes a setting and returns its arguments on the command line, or "" if it is so already.
+  // Changes a setting and returns its arguments on the command line, or "" if the config has it already.
   std::string (*apply)(Config& config);
   const char* cost;
 };
@@ -159,7 +159,7 @@ std::string host_text(const PlannedRun& run) {
   return run.host_bytes > 0 ? str("; ", human_bytes(run.host_bytes), " of host memory per rank") : "";
 }
 
-// Of the usable memory: " that h100-80gb offers ...".
+// A clause about the usable memory: " that h100-80gb offers ...".
 std::string offer_of(const Cluster& cluster) {
   if (cluster.cpu) return " that are free for a rank now";
   const int64_t all = cluster.gpu.memory_bytes();
@@ -220,7 +220,7 @@ FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int
   find_enough(advice, config, ranks, usable, plan);
   for (int more = 2 * ranks; more <= kMostRanks; more *= 2) {
     const std::optional<PlannedRun> run = plan(config, more);
-    if (!run) break;  // the batch has no sequence for each rank
+    if (!run) break;  // the batch has too few sequences for the ranks
     if (run->device_bytes > usable) continue;
     advice.ranks = more;
     break;

@@ -13,22 +13,22 @@ namespace flatshard {
 
 struct PlannedRun {
   int64_t device_bytes = 0, host_bytes = 0;
-  double seconds = 0;  // per step, estimated
+  double seconds = 0;  // estimated time of a step
 };
 // The plan of a rank of `ranks`, or nothing if such a run is refused.
 using Planner = std::function<std::optional<PlannedRun>(const Config& config, int ranks)>;
 
 // A setting that takes less device memory.
 struct MemorySwitch {
-  std::string arguments;  // as on the command line
-  std::string cost;       // its effect on results and on the host
+  std::string arguments;  // arguments on the command line
+  std::string cost;       // effect on results and on the host
   PlannedRun alone;       // the run with only this changed
 };
 
 struct FitAdvice {
   std::vector<MemorySwitch> switches;
-  // The arguments of the switches that together make the run fit: those with the least consequences are tried
-  // first, and none can be left out. Empty if all together do not suffice.
+  // The arguments of the switches that together make the run fit: switches with the least consequences are
+  // tried first, and none can be left out. Empty if all together do not suffice.
   std::vector<std::string> enough;
   PlannedRun with_enough;
   // The lowest number of ranks, doubled from the planned one, that fits without any switch.

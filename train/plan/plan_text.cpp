@@ -33,7 +33,7 @@ std::string adapters_line(const RunSetup& setup, const RunPlan& plan) {
 std::string quantized_line(const RunSetup& setup) {
   const auto& weights = setup.model.quantized;
   if (weights.empty()) return "";
-  const FourBitFormat& format = weights.begin()->second;  // in a run, all have the same
+  const FourBitFormat& format = weights.begin()->second;  // all 4-bit weights of a run have one format
   return str("4-bit     ", format.kind == FourBitKind::nf4 ? "NF4" : "FP4", ", blocks of ", format.block,
              format.nested ? ", 8-bit scales" : "", ", multiplied in ",
              format.compute.value_or(setup.compute), ": ", counted(std::ssize(weights), "layer"), '\n');
@@ -57,7 +57,7 @@ std::string graphs_line(const RunSetup& setup) {
              : "graphs    off: run.cuda_graphs has no effect on a CPU\n";
 }
 
-// For ranks on several hosts.
+// The levels of exchange, for ranks on several hosts; otherwise "".
 std::string levels_line(const RunSetup& setup) {
   if (!setup.spans_hosts()) return "";
   if (!setup.uses_two_levels()) {
@@ -76,7 +76,7 @@ std::string lanes_of(const Batching& b) {
   return str(with_commas(b.lane_sequences), ", in lanes of ", with_commas(b.lane_steps), " micro-steps");
 }
 
-// On which numbers of ranks the run has the same bits.
+// The numbers of ranks on which the run has the same bits.
 std::string bits_of(const Batching& b) {
   if (!b.same_bits_anywhere())
     return "not bit-identical under another split of the batch: its factors are not all powers of two\n";
@@ -183,7 +183,7 @@ std::string summarize_memory(std::vector<MemoryRow> rows) {
   };
   const auto host =
       std::find_if(rows.begin(), rows.end(), [](const MemoryRow& r) { return r.name == "host"; });
-  if (host != rows.end()) {  // offloaded: what matters is where it is
+  if (host != rows.end()) {  // the place of offloaded memory matters more than its use
     add("host", host->bytes);
     add("device", all - host->bytes);
   } else {

@@ -13,15 +13,15 @@ namespace flatshard {
 std::string describe_model(const ModelConfig& config);
 // Model, parameter counts, batch and precision.
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan);
-// Why the device is not the one that might be expected; "" if there is nothing to say.
+// A note on a device that might surprise the user; "" if there is nothing to say.
 std::string device_note(const RunSetup& setup);
-// FLOPs per token, with full and with causal attention; a model that reads images does more for those.
+// FLOPs per token, with full and with causal attention; the FLOPs of images are not included.
 std::string describe_flops(const FlopsPerToken& flops, const ModelConfig& model);
-// A header, one line per row, the sum, and the warning if there is one. `stages`: the pipeline stages of the
-// run, of which the table has the units of the first.
+// A header, one line per row, the sum, and the warning if there is one. `stages` is the number of pipeline
+// stages of the run; the table has the units of the first.
 std::string describe_units(const UnitTable& table, int stages);
 std::string describe_memory(const std::vector<MemoryRow>& rows);
-// The same for a plan, with the estimate of what NCCL takes beside it.
+// The same for a plan, with the memory that NCCL takes beside it.
 std::string describe_memory(const RunPlan& plan);
 // The same on one line: the sum, and the largest parts.
 std::string summarize_memory(std::vector<MemoryRow> rows);

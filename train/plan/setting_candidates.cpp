@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLargestMicroBatch = 64, kMostStages = 16;
 
-// The candidate with one more change. `change` is no argument if the config has the value already.
+// The candidate with one more change, which `set` makes and `argument` states.
 template <class Set>
 Candidate changed(Candidate candidate, const std::string& argument, Set&& set) {
   set(candidate.config);
@@ -76,8 +76,8 @@ Candidates with_recomputation(const Candidate& c) {
   return all;
 }
 
-// Micro-batches that divide the sequences of a rank. In the lanes of the config a larger one takes memory for
-// the gradients of more lanes.
+// Micro-batches that divide the sequences of a rank. If the lanes stay as in the config, a larger micro-batch
+// takes memory for the gradients of more lanes.
 Candidates with_batches(const Candidate& c, int ranks, SearchScope scope) {
   const int64_t stage_ranks = ranks / c.config.parallel.stages,
                 of_rank = c.config.train.total_batch_size / stage_ranks,
@@ -159,7 +159,7 @@ Candidates with_less_memory(const Candidate& candidate, bool offload) {
           changed(candidate, "--parallel.offload=true", [](Config& x) { x.parallel.offload = true; }));
   }
   all = each(all, with_short_head);
-  all.erase(all.begin());  // the candidate itself
+  all.erase(all.begin());  // removes the candidate itself
   return all;
 }
 

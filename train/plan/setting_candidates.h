@@ -12,24 +12,25 @@ namespace flatshard {
 
 struct Candidate {
   Config config;
-  std::vector<std::string> changes;  // arguments of the command line, none for the given config
+  std::vector<std::string> changes;  // command-line arguments; none for the given config
 };
 using Candidates = std::vector<Candidate>;
 
-// Tokens of a short chunk of the head: with fewer, other scratch is as large.
+// Tokens of a short chunk of the head. A shorter chunk saves no memory, since other scratch is as large.
 inline constexpr int64_t kShortHeadChunk = 256;
 
-// What a search may change.
+// The settings that a search may change.
 enum class SearchScope {
   same_results,  // strategy, recomputation, and micro-batches in the lanes of the config
-  usual,         // also the lanes
-  all,           // also pipeline stages, reductions, schedules and prefetching
+  usual,         // the same settings, and the lanes
+  all,           // all of these, and pipeline stages, reductions, schedules and prefetching
 };
 
 Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope);
-// With moments that take less device memory, and shorter chunks of the head; with offload if it is asked for.
+// Variants of the candidate with moments that take less device memory, with shorter chunks of the head and,
+// if `offload`, with offload.
 Candidates with_less_memory(const Candidate& candidate, bool offload);
-// With settings that can only hide waits: deeper prefetching, interleaved stages.
+// Variants of the candidate with settings that can only hide waits: deeper prefetching, interleaved stages.
 Candidates with_fewer_waits(const Candidate& candidate);
 
 }  // namespace flatshard

@@ -17,7 +17,7 @@
 namespace flatshard {
 namespace {
 
-// For the CUDA context and the memory of cuBLASLt and the loaded kernels, which no plan contains.
+// Memory for the CUDA context, cuBLASLt and the loaded kernels, which no plan contains.
 constexpr int64_t kReservedBytes = int64_t{3} << 29;
 constexpr size_t kShown = 10;
 // A change has to shorten the step by this factor.
@@ -35,7 +35,7 @@ bool includes(const std::vector<std::string>& all, const std::vector<std::string
   });
 }
 
-// What a setting changes in the results of a run (configs/STRATEGIES.md).
+// The effect of a setting on the results of a run (configs/STRATEGIES.md); "" if there is none.
 std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
   if (from.config.optimizer.kind.row != to.config.optimizer.kind.row) return "moments of 8 bits";
   const auto exact = [](const RunSetup& s) { return s.config.parallel.reduction == Reduction::exact; };
@@ -48,7 +48,7 @@ std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
   return exact(from) && exact(to) && same_lanes && same_order && same_chunks ? "" : "other rounding";
 }
 
-// Of one stage.
+// The plan of the first rank of a stage.
 LargestPlan plan_of(const RunSetup& setup, int stage) {
   LargestPlan largest{.plan = plan_run(setup, stage * setup.groups.ranks)};
   RunPlan& plan = largest.plan;
@@ -62,7 +62,7 @@ class Search {
   Search(const Config& config, int ranks, const Cluster& cluster, SearchScope scope)
       : ranks_(ranks), cluster_(cluster), scope_(scope), given_(set_up(config, ranks, {}, Purpose::plan)) {}
 
-  // Adds those of the candidates that are possible.
+  // Plans these candidates and adds them. Impossible ones are marked as refused.
   void plan(const Candidates& candidates) {
     const size_t before = all_.size();
     all_.resize(before + candidates.size());
@@ -83,7 +83,8 @@ class Search {
       if (all_[i].state == State::fits) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return all_[a].least_seconds < all_[b].least_seconds; });
-    // In waves of a fixed size, so that the result does not depend on the number of threads.
+    // Settings are simulated in waves of a fixed size, so that the result does not depend on the number of
+    // threads.
     constexpr size_t kWave = 32;
     for (size_t first = 0; first < order.size(); first += kWave) {
       if (all_[order[first]].least_seconds > seconds_to_beat()) return;
@@ -102,8 +103,8 @@ class Search {
     return candidates;
   }
 
-  // Candidates with less memory, of those that need too much. If nothing fits, of all that are sharded over
-  // all ranks; otherwise only of those for which smaller moments may be enough.
+  // Variants with less memory of the candidates that need too much: if nothing fits, of all candidates that
+  // are sharded over all ranks; otherwise only of candidates for which smaller moments may be enough.
   Candidates smaller() const {
     Candidates candidates;
     const bool none_fits = best_entries().empty();
@@ -157,8 +158,8 @@ class Search {
   void plan(Entry& entry) {
     const RunSetup setup = set_up(entry.candidate.config, ranks_, {}, Purpose::plan);
     if (scope_ == SearchScope::same_results && !effect_on_results(given_, setup).empty()) return;
-    // Most settings need far too much already in the first stage, for as few micro-batches as fill the
-    // pipeline.
+    // Most settings that do not fit need far too much memory already in the first stage, with only as many
+    // micro-batches as fill the pipeline.
     if (const int64_t few = setup.pipeline.stages; setup.batching.micro_steps > few || few > 1) {
       take_memory(entry, plan_of(with_micro_steps(setup, std::min(few, setup.batching.micro_steps)), 0));
       if (entry.device_bytes - entry.moment_bytes > usable_bytes(cluster_)) return;
@@ -177,7 +178,7 @@ class Search {
       if (row.name == "optimizer") entry.moment_bytes = row.bytes;
   }
 
-  // A step takes no less than its products at the rate of the largest ones.
+  // A lower bound of the step's time: its products at the rate of the largest ones.
   double least_seconds(const RunSetup& setup, const RunPlan& plan) const {
     const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
     const double again = setup.config.train.recompute == Recompute::full ? plan.flops.forward : 0;
@@ -191,7 +192,7 @@ class Search {
     return best.size() < kShown ? INFINITY : all_[best.back()].step.p50;
   }
 
-  // The fastest first.
+  // The simulated entries, the fastest first.
   std::vector<size_t> simulated_entries() const {
     std::vector<size_t> order;
     for (size_t i = 0; i < all_.size(); ++i)
@@ -211,7 +212,7 @@ class Search {
     return best;
   }
 
-  // Whether no setting with fewer of its changes is about as fast.
+  // Whether no setting with only some of its changes is about as fast.
   bool is_worth_its_changes(const Entry& entry, const std::vector<size_t>& order) const {
     return std::none_of(order.begin(), order.end(), [&](size_t i) {
       const Entry& other = all_[i];
@@ -228,7 +229,7 @@ class Search {
   std::vector<Entry> all_;
 };
 
-// A row of the table, of cells as wide as the columns' names.
+// A row of the table, with fixed widths of the columns.
 std::string table_row(const std::vector<std::string>& cells) {
   constexpr int kWidths[] = {2, 9, 20, 11, 8, 11, 11, 15};
   std::ostringstream out;

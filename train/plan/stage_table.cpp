@@ -17,10 +17,10 @@ struct StageRow {
   int64_t parameters = 0;
   int in_flight = 0;
   int64_t activations = 0, memory = 0, sent = 0;  // bytes
-  double work = 0;                                // share
+  double work = 0;                                // share of the model's work
 };
 
-// "embedding, blocks 0-3" of layers of the model.
+// The layers of a chunk, such as "embedding, blocks 0-3".
 std::string parts_of(const Chunk& chunk, const Model& model) {
   const int last = model.layer_count() - 1, blocks = model.embedding_layer() + 1,
             width = model.layers_of_block();
@@ -56,13 +56,14 @@ StageRow row_of(const RunSetup& setup, const Model& model, int stage) {
   return row;
 }
 
-// What limits a run: the stage with the most work, as a share of all, and the rank with the most memory.
+// The limits of a run: the work of the stage with the most, as a share of all, and the memory of the rank
+// with the most.
 struct Largest {
   double work = 0;
   int64_t memory = 0;
 };
 
-// The automatic maps that spread work or memory better, with what they gain and lose.
+// The automatic maps that spread work or memory better, with their gains and losses.
 std::string better_maps(const RunSetup& setup, const Model& model, const std::vector<double>& work,
                         const Largest& largest) {
   constexpr double kWorthwhile = 0.99;

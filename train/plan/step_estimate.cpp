@@ -13,7 +13,7 @@ namespace {
 struct NamedPart {
   const char* name;
   double seconds;
-  std::string remedy;  // of a wait
+  std::string remedy;  // the setting that shortens a wait; "" for work
 };
 
 std::vector<NamedPart> work_in(const StepParts& p) {
@@ -28,7 +28,8 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
   const bool accumulates = setup.batching.micro_steps > 1, native = c.parallel.reduction == Reduction::native,
              gathers_again =
                  c.parallel.strategy == Strategy::full_shard || c.parallel.strategy == Strategy::hybrid;
-  // A micro-batch of twice the size, or if it is the whole batch already, a batch.
+  // The argument for a micro-batch of twice the size or, if a step has only one, for a batch of twice the
+  // size.
   const std::string larger = accumulates
                                  ? str("--train.batch_size_per_device=", 2 * c.train.batch_size_per_device)
                                  : str("--train.total_batch_size=", 2 * c.train.total_batch_size);
@@ -44,7 +45,7 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
           {"launches", p.launches, setup.ranks() == 1 ? "--run.cuda_graphs=true" : larger}};
 }
 
-// Parts of at least half a percent of the step.
+// The parts that take more than half a percent of the step.
 std::string listed(const std::vector<NamedPart>& parts, double seconds) {
   constexpr double kShown = 0.005;
   std::string text;

@@ -1,5 +1,5 @@
 #pragma once
-// The simulated time of a step as text: how long it takes, where the time goes, and what the rates are.
+// The simulated time of a step as text: its length, its parts, and the rates that it assumes.
 
 #include <string>
 
@@ -8,15 +8,17 @@
 
 namespace flatshard {
 
-// Of the products of a model that a step needs, at the published peak of all GPUs: model FLOPs utilization.
+// Model FLOPs utilization: the operations of the model in a step, as a share of the matrix peak of all
+// devices.
 double utilization(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
                    const Cluster& cluster);
 
-// "2.41 s per step, ...": one line, one of what the time consists of, and one that names the assumptions.
+// Four lines: the time of a step, the parts of that time, its limit (describe_limit()), and the assumptions.
 std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
                               const Cluster& cluster);
 
-// What a step waits for most, and which setting shortens that: "sums over ranks, 410 ms (...)".
+// The wait or the work that takes most of a step, and a setting that shortens it: "waits for copies 410 ms:
+// ...".
 std::string describe_limit(const SimulatedStep& step, const RunSetup& setup);
 
 }  // namespace flatshard

@@ -10,10 +10,11 @@ namespace flatshard {
 
 struct ConfigDifference {
   std::string key;                                 // "optimizer.lr"
-  std::vector<std::optional<std::string>> values;  // of each config, as TOML; empty: it lacks the key
+  std::vector<std::optional<std::string>> values;  // the value in each config, as TOML; empty: none
 };
 
-// In the order of the first config that has the key. Leaves out run.dir, which always differs.
+// Returns the differences in the order of the first config that has the key. Leaves out run.dir, which always
+// differs.
 std::vector<ConfigDifference> config_differences(const std::vector<std::string>& configs);
 
 }  // namespace flatshard

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFilePrefix = "events.out.tfevents.";  // how TensorBoard recognises the files
+constexpr std::string_view kFilePrefix = "events.out.tfevents.";  // prefix that TensorBoard recognises
 
 template <class T>
 std::string little_endian(T value) {

@@ -20,10 +20,10 @@ namespace flatshard {
 
 // Records of one event each, with their frames. Times are in seconds since 1970.
 std::string version_record(double time);
-// Tells TensorBoard to discard what earlier files contain from this step on.
+// Tells TensorBoard to discard the events of earlier files from this step on.
 std::string start_record(double time, int64_t step);
-// Every number of the step but its position and time. A skipped step has only "skipped": its numbers would
-// replace those of the last step with an update, which has the same number.
+// Every number of the step except its position and time. A skipped step has only "skipped": its numbers would
+// replace the numbers of the last step with an update, which has the same number.
 std::string scalars_record(double time, const StepMetrics& m);
 
 class EventFile {

@@ -25,7 +25,7 @@ std::string escaped(std::string_view text) {
 }
 
 std::string utc(double seconds) {
-  if (!(std::abs(seconds) < 1e11)) return str(seconds);  // of a damaged file
+  if (!(std::abs(seconds) < 1e11)) return str(seconds);  // a time in a damaged file
   const auto whole = static_cast<std::time_t>(seconds);
   std::tm parts{};
   gmtime_r(&whole, &parts);

@@ -8,7 +8,7 @@ namespace flatshard {
 
 std::string escaped(std::string_view text);
 
-// "2026-11-23 09:41:12", of seconds since 1970.
+// Seconds since 1970 as "2026-11-23 09:41:12".
 std::string utc(double seconds);
 
 }  // namespace flatshard

@@ -21,7 +21,7 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Of this thread. On a busy machine, writing may take much longer.
+// The processor time of this thread. On a busy machine, writing may take much longer.
 std::chrono::nanoseconds processor_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -47,7 +47,7 @@ LiveReport::LiveReport(std::string path, ReportedRun run, int64_t total_steps)
       curves_(page_.front().curves),
       samples_(page_.front().samples) {
   remove_unfinished(path_);
-  write(PageState::Kind::running, "", 1s);  // so that the page exists before the first step
+  write(PageState::Kind::running, "", 1s);  // the page exists before the first step
   try {
     thread_ = std::thread([this] { refresh(); });
   } catch (const std::system_error& error) {
@@ -81,7 +81,7 @@ bool LiveReport::end(PageState::Kind kind, const std::string& reason) {
   return write(kind, reason, 0s);
 }
 
-// The page states the time until the next one, so that is decided before writing.
+// The page states the time until the next one, so the interval is decided before writing.
 void LiveReport::refresh() {
   const Clock::time_point begin = Clock::now();
   Clock::duration interval = 1s, cost = 0s;

@@ -37,7 +37,7 @@ class LiveReport {
   const std::string path_;
   const int64_t total_steps_;
   std::vector<ReportedRun> page_;  // one run; its curves and samples are as of the last writing
-  std::mutex mutex_;               // of what follows
+  std::mutex mutex_;               // guards the members below
   std::condition_variable ended_;
   bool ends_ = false;
   RunCurves curves_;

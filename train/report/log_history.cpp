@@ -51,14 +51,14 @@ void add_line(std::vector<StepMetrics>& history, const StepMetrics& line) {
 std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, int64_t data_step,
                                       const std::string& path) {
   if (!std::filesystem::exists(path)) return history;
-  std::map<int64_t, StepMetrics> lines;  // by data_step
+  std::map<int64_t, StepMetrics> lines;  // lines by data_step
   for (const StepMetrics& m : history) lines.emplace(m.data_step, m);
   try {
     for (const StepMetrics& m : read_metrics_until(path, data_step)) {
       const auto [known, is_new] = lines.emplace(m.data_step, m);
       check(is_new || is_same_step(known->second, m), path, ": step ", m.step,
             " differs from the checkpoint's history");
-      known->second = m;  // it also has the time of saving
+      known->second = m;  // the file's line also has the time of saving
     }
   } catch (const Error& error) {
     log_warning(error.what(), "; metrics.jsonl starts with the checkpoint's history");

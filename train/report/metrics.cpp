@@ -106,7 +106,7 @@ class Reader {
  public:
   Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
     check(json_.is_object(), where_, ": must be a JSON object");
-    // Before any of them is copied or printed, which is recursive.
+    // Nested values are refused before any of them is copied or printed, which is recursive.
     for (const auto& [key, item] : json_.items())
       check(item.is_primitive(), where_, ": ", key, " must be a single value");
   }

@@ -2,9 +2,10 @@
 // The metrics of a step, and metrics.jsonl, the file that records them: one JSON object per line, flushed
 // line by line so that the file can be followed during the run. The keys are the member names below; skipped
 // and mfu_is_bound appear only if true, optional members only if set. Values of files of data.train or
-// data.eval have keys with their names, such as "loss/web", and those of answers, such as "answers/margin".
-// Doubles round-trip exactly. Non-finite values, which JSON lacks, are the strings "inf", "-inf" and "nan".
-// Steps may be missing in a run that was resumed from another folder's checkpoint (log_history.h).
+// data.eval have keys with their names, such as "loss/web", and metrics of answers have keys such as
+// "answers/margin". Doubles round-trip exactly. Non-finite values, which JSON lacks, are the strings "inf",
+// "-inf" and "nan". Steps may be missing in a run that was resumed from another folder's checkpoint
+// (log_history.h).
 
 #include <cstdint>
 #include <optional>
@@ -17,7 +18,7 @@
 
 namespace flatshard {
 
-// A value of one of several files of data, or of answers.
+// A named value: of one of several files of data, or a metric of answers.
 template <class T>
 struct NamedValue {
   std::string name;
@@ -26,35 +27,36 @@ struct NamedValue {
 
 struct StepMetrics {
   int64_t step = 0;       // completed optimizer steps
-  int64_t data_step = 0;  // global batches read, including those of skipped steps
+  int64_t data_step = 0;  // global batches read, including batches of skipped steps
   double loss = 0, grad_norm = 0, lr = 0;
   int64_t tokens = 0;  // target tokens trained on so far
   double tokens_per_second = 0, step_seconds = 0;
-  std::optional<double> all_tokens_per_second{};  // with tokens that are not trained, and padding
+  std::optional<double> all_tokens_per_second{};  // counts untrained tokens and padding, too
   double mfu = 0, mfu_causal = 0;         // fractions of the matrix peak, counting full or causal attention
   bool mfu_is_bound = false;              // they are upper bounds: the peak was measured on a busy machine
   std::optional<double> mfu_published{};  // mfu against the GPU's published peak, where that is known
   int64_t memory_bytes = 0;
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)
   std::optional<double> loss_scale{};  // fp16 only
-  std::optional<double> eval_loss{};   // of several files the mean of theirs
-  // Several files of data.train: loss/NAME, the mean over the targets of this step that are from the file,
-  // and targets/NAME, their number; none of a file without any. Several files of data.eval: eval_loss/NAME.
+  std::optional<double> eval_loss{};   // with several files, the mean of their losses
+  // With several files of data.train: loss/NAME, the mean over the file's targets in this step, and
+  // targets/NAME, their number; a file without targets has neither. With several files of data.eval:
+  // eval_loss/NAME.
   std::vector<NamedValue<double>> file_losses{}, file_eval_losses{};
   std::vector<NamedValue<int64_t>> file_targets{};
-  // With a loss of whole answers, answers/NAME: of pairs the means of chosen_logprob, rejected_logprob,
-  // chosen_reward and rejected_reward, margin (the difference of the rewards) and accuracy, the share of
-  // pairs with a positive margin; of labels the same without accuracy, and kl, the baseline; of rollouts
-  // clip_share, the share of tokens whose ratio is clipped, and with a reference kl. The same of an
-  // evaluation.
+  // With a loss of whole answers, answers/NAME. Pairs have the means of chosen_logprob, rejected_logprob,
+  // chosen_reward and rejected_reward, margin (the difference of the rewards), and accuracy, the share of
+  // pairs with a positive margin. Labels have the same without accuracy, and kl, the baseline. Rollouts have
+  // clip_share, the share of tokens whose ratio is clipped, and kl if there is a reference. An evaluation has
+  // the same metrics.
   std::vector<NamedValue<double>> answers{}, eval_answers{};
-  // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
-  // then, without pauses between a stop and a resume. Lines of older runs lack both.
+  // The time at which the step ended, in seconds since 1970, to the millisecond; and the time that the run
+  // has taken until then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
-  // In the first line after a start: the step_seconds that the simulator predicted.
+  // The step_seconds that the simulator predicted, in the first line after a start.
   std::optional<double> predicted_seconds{};
-  std::optional<double> exposed_comm_seconds{};  // several ranks on CPUs: compute waiting for communication
-  std::optional<double> save_seconds{};          // training paused for checkpoints
+  std::optional<double> exposed_comm_seconds{};  // several ranks on CPUs: compute waited for communication
+  std::optional<double> save_seconds{};          // pause of training for checkpoints
   // The last checkpoint completed since the previous line: its size, and the time to write it, which mostly
   // overlaps with training.
   std::optional<int64_t> saved_step{}, saved_bytes{};
@@ -71,7 +73,7 @@ class MetricsFile {
   AppendedFile file_;
 };
 
-// Those of a loss, from sums over a step or an evaluation.
+// The metrics of a loss of whole answers, from sums over a step or an evaluation.
 std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& sums);
 
 // The key and value of every member that is set, as in the file; true is 1.
@@ -88,7 +90,7 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where);
 // All lines of the file in order. An Error names the file and line that write() cannot have written.
 std::vector<StepMetrics> read_metrics(const std::string& path);
 // The lines of a run that may be alive or have crashed: an incomplete last line is ignored. Of lines with
-// the same data_step the last counts, and it also replaces those in between: a resume repeats them.
+// the same data_step the last counts, and it also replaces the lines in between: a resume repeats them.
 std::vector<StepMetrics> read_latest_metrics(const std::string& path);
 // The lines up to a data_step. Anything may follow them, and an incomplete last line is ignored.
 std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step);

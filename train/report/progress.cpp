@@ -32,7 +32,8 @@ std::string exponent_form(double value, int decimals) {
   return form;
 }
 
-// As many decimals as fit, at most `decimals`; exponent form if the value is too wide or too small for that.
+// The value with as many decimals as fit, at most `decimals`; exponent form if the value is too wide or too
+// small for that.
 std::string fitted(double value, size_t width, int decimals) {
   const double least = std::pow(10.0, 1 - decimals);
   if (value == 0 || std::abs(value) >= least || !std::isfinite(value))

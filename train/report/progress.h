@@ -36,7 +36,7 @@ class Progress {
  private:
   std::string line_of(const StepMetrics& m) const;
   double seconds_left(int64_t completed) const;
-  void log(const std::string& line);  // to that file only
+  void log(const std::string& line);  // writes to the log file only
   void check_output();
 
   int64_t total_steps_;

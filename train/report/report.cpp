@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostConfigBytes = 1 << 20, kMostTimelineBytes = 1 << 20;
 constexpr char kNothing[] = "\u2013";
-// How every page begins, and how write_report() recognises one.
+// The beginning of every page, by which write_report() recognises one.
 constexpr std::string_view kMark =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
     "<meta name=\"generator\" content=\"Flatshard report\">\n";
@@ -40,7 +40,7 @@ std::string formatted(double value, const char* format) {
 
 struct Row {
   std::string name, value, note;
-  bool is_compared = false;  // the note, where runs differ in it
+  bool is_compared = false;  // a comparison of runs shows the note where it differs
 };
 
 Row best_evaluation(const RunCurves& c) {
@@ -67,7 +67,7 @@ Row median_mfu(const RunCurves& c) {
               c.mfu_is_bound ? "; the peak was measured on a busy machine" : "")};
 }
 
-// What the last start recorded.
+// The ranks and hosts that the last start recorded.
 Row ranks_row(const ReportedRun& run) {
   if (run.starts.empty()) return {"Ranks", kNothing, "not recorded", true};
   return {"Ranks", with_commas(run.starts.back().ranks), escaped(describe_hosts(run.starts.back().hosts)),
@@ -197,7 +197,7 @@ std::string timeline_html(const ReportedRun& run) {
   return str("<h2>Timeline of a step</h2>\n<div class=\"wide\">\n", run.timeline, "</div>\n");
 }
 
-// What the run was started with and how: two closed sections.
+// The starts of the run and its resolved config, as two closed sections.
 std::string origin_html(const ReportedRun& run, bool named) {
   const std::string of_run = named ? " of " + escaped(run.name) : "";
   const std::string starts = run.starts.empty() ? ""

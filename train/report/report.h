@@ -1,7 +1,7 @@
 #pragma once
-// The report page: self-contained HTML that needs no network and no other files. Of one run it shows a
+// The report page: self-contained HTML that needs no network and no other files. For one run it shows a
 // summary, curves over steps, tokens or time with the values under the pointer, with run.trace the timeline
-// of a step, samples, and the resolved config; of several runs also the config keys in which they differ. It
+// of a step, samples, and the resolved config; for several runs also the config keys in which they differ. It
 // can be rebuilt from a run folder at any time.
 
 #include <optional>
@@ -16,10 +16,10 @@ namespace flatshard {
 
 struct ReportedRun {
   std::string name;
-  std::string config;  // as TOML
+  std::string config;  // the resolved config as TOML
   RunCurves curves;
   std::vector<SampleText> samples{};
-  std::string timeline{};  // overlap.svg
+  std::string timeline{};  // the contents of overlap.svg
   std::vector<StartRecord> starts{};
 };
 
@@ -28,14 +28,14 @@ struct PageState {
   enum class Kind { running, finished, stopped, failed };
   Kind kind = Kind::running;
   std::string progress;        // "step 120 of 1,000"
-  std::string reason{};        // why it was stopped or failed
-  double written = 0;          // now, in seconds since 1970
-  double refresh_seconds = 0;  // of a running run: how often the page reloads itself
+  std::string reason{};        // why the run was stopped or failed
+  double written = 0;          // time of writing, in seconds since 1970
+  double refresh_seconds = 0;  // seconds until the page of a running run reloads itself
 };
 
 inline constexpr size_t kMostComparedRuns = 16;
 
-// At most kMostComparedRuns runs; a state only with a single one.
+// The page of at most kMostComparedRuns runs; `state` is for a single run only.
 std::string report_page(const std::vector<ReportedRun>& runs,
                         const std::optional<PageState>& state = std::nullopt);
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 struct Chart {
   const char *title, *unit;
   bool from_zero = false, log = false, wide = false;
-  bool noisy = true;  // smoothing helps
+  bool noisy = true;  // whether smoothing is offered
 };
 
 struct Series {
@@ -25,7 +25,7 @@ struct Series {
   bool dots = false;
 };
 
-// Seven digits are more than a chart shows and half of what a double needs.
+// Seven digits are more than a chart shows, and half of the digits of a double.
 double rounded(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.7g", value);
@@ -50,7 +50,7 @@ Json chart_json(const Chart& c, const Json& marks, const Json& series) {
           {"wide", c.wide},   {"noisy", c.noisy}, {"marks", marks},           {"series", series}};
 }
 
-// A series for each run that has one. Curves that no run has are left out.
+// A chart with a series for each run that has one. Curves that no run has are left out.
 Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std::vector<Series>& series,
                 double unit = 1) {
   Json drawn = Json::array(), marks = Json::array();
@@ -64,13 +64,13 @@ Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std:
   return chart_json(c, marks, drawn);
 }
 
-// "chosen reward", of the key chosen_reward.
+// The key chosen_reward as "chosen reward".
 std::string spaced(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
 }
 
-// Named curves, of those keys or of all files, if any run has them; the ones of evaluations as dots.
+// Adds a chart of named curves, of these keys or of all files, if any run has them. Evaluations are dots.
 void add_named(const std::vector<NamedCurves>& runs, const Chart& chart,
                std::vector<NamedValue<ThinnedCurve>> RunCurves::*curves,
                std::vector<NamedValue<ThinnedCurve>> RunCurves::*eval_curves,
@@ -89,7 +89,7 @@ void add_named(const std::vector<NamedCurves>& runs, const Chart& chart,
   charts.push_back(chart_json(chart, Json::array(), drawn));
 }
 
-// In the largest unit not above the peak, so that the axis has round numbers.
+// The chart is in the largest unit not above the peak, so that the axis has round numbers.
 Json memory_json(const std::vector<NamedCurves>& runs) {
   int64_t peak = 0;
   for (const NamedCurves& run : runs) peak = std::max(peak, run.curves->peak_memory);

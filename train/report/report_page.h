@@ -11,7 +11,7 @@
 
 namespace flatshard {
 
-extern const char kReportStyle[];   // inside <style>
-extern const char kReportScript[];  // inside <script>
+extern const char kReportStyle[];   // contents of <style>
+extern const char kReportScript[];  // contents of <script>
 
 }  // namespace flatshard

@@ -32,7 +32,7 @@ RunLog::RunLog(const std::string& folder, const std::string& config, int64_t tot
   if (!log.samples.empty() || !past.samples.empty())
     samples_.emplace(samples, past.samples);
   else
-    std::filesystem::remove(samples);  // of a run before
+    std::filesystem::remove(samples);  // left by an earlier run
 }
 
 void RunLog::stamp(StepMetrics& m) const {

@@ -1,6 +1,7 @@
 #pragma once
-// What rank 0 records: metrics.jsonl, starts.jsonl, the report page, with log.tensorboard an event file, and
-// with log.samples samples.jsonl. Losing any of them costs a warning.
+// The records that rank 0 writes: metrics.jsonl, starts.jsonl, the report page, with log.tensorboard an event
+// file, and with log.samples samples.jsonl. If one cannot be written later, the run logs a warning and
+// continues.
 
 #include <chrono>
 #include <optional>

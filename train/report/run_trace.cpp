@@ -24,7 +24,7 @@ RunTrace::RunTrace(const std::optional<TraceSteps>& steps, std::string folder, i
 
 void RunTrace::begin_step(int64_t data_step) {
   if (!steps_ || written_) return;
-  if (!row_) row_ = trace_.add_row("steps");  // after the rows of the streams
+  if (!row_) row_ = trace_.add_row("steps");  // below the rows of the streams
   if (!steps_->first) steps_->first = data_step;
   trace_.set_recording(data_step >= *steps_->first && data_step < *steps_->first + steps_->count);
   begin_ = Trace::Clock::now();
@@ -66,7 +66,8 @@ std::string RunTrace::write() {
   trace_.set_recording(false);
   const std::string path = folder_ + "/trace.json";
   std::string line;
-  // One after the other, so that a rank that cannot write the first still takes part in the second.
+  // The files are written separately, so that a rank that cannot write the first still takes part in the
+  // second.
   warn_on_error([&] {
     const bool complete = write_trace(path, trace_, world_, clock_);
     line = str("trace     ", path, ": steps ", with_commas(first_), " to ", with_commas(last_));

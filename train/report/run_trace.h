@@ -23,15 +23,16 @@ class RunTrace {
 
   // The simulated step, which the picture shows below the real one; needed on rank 0 only.
   void compare_with(std::optional<SimulatedTrace> predicted) { predicted_ = std::move(predicted); }
-  // For the streams; null without steps.
+  // The trace for the streams to record into; null without steps.
   Trace* trace() { return steps_ ? &trace_ : nullptr; }
-  // Around every step, by its data_step.
+  // Call them around every step, with its data_step.
   void begin_step(int64_t data_step);
   void end_step(int64_t data_step);
-  // After everything that follows a step, such as an evaluation. Collective while recording. If it has
-  // written the trace, it returns a line for the user, on rank 0.
+  // Call it after everything that follows a step, such as an evaluation. Collective while recording. If it
+  // has written the trace, it returns a line for the user, on rank 0.
   std::string between_steps();
-  // The same after the last step of a run that may have ended within the steps to trace.
+  // Call it after the last step of the run, which may have ended within the steps to trace. It returns the
+  // same line.
   std::string finish();
 
  private:
@@ -45,11 +46,11 @@ class RunTrace {
   Trace trace_;
   std::optional<SimulatedTrace> predicted_;
   ClockOffset clock_;
-  std::optional<int> row_;  // of the steps
+  std::optional<int> row_;  // row of the steps in the trace
   Trace::Clock::time_point begin_{};
-  int64_t first_ = 0, last_ = 0;  // recorded
+  int64_t first_ = 0, last_ = 0;  // first and last recorded steps
   bool written_ = false;
-  double bytes_ = 0, largest_step_ = 0;  // of all ranks
+  double bytes_ = 0, largest_step_ = 0;  // sizes on all ranks, so far and of the largest step
 };
 
 }  // namespace flatshard

@@ -18,9 +18,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-constexpr size_t kMostShown = 50;  // evaluations on a page
+constexpr size_t kMostShown = 50;  // most evaluations on a page
 
-// Bytes that are not UTF-8, as of a model of bytes, become U+FFFD.
+// Bytes that are not UTF-8, such as those of a model of bytes, become U+FFFD.
 std::string lines_of(const std::vector<SampleText>& samples) {
   std::string lines;
   for (const SampleText& s : samples)

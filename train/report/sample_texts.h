@@ -30,10 +30,10 @@ class SamplesFile {
 // is no such file. An Error names the file and line that write() cannot have written.
 std::vector<SampleText> read_samples(const std::string& path);
 
-// Those up to a step, for a run that resumes there. A damaged file costs a warning.
+// The samples up to a step, for a run that resumes there. A damaged file costs a warning.
 std::vector<SampleText> samples_before(int64_t step, const std::string& path);
 
-// As HTML, the newest first; each prompt has a row. "" if there are none.
+// The samples as HTML, the newest first; each prompt has a row. "" if there are none.
 std::string samples_html(const std::vector<SampleText>& samples);
 
 }  // namespace flatshard

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = 16 << 20;
-constexpr double kLatest = 1e11;  // in the year 5138
+constexpr double kLatest = 1e11;  // seconds since 1970, in the year 5138
 
 // Counts equal neighbours: "2 x 8 threads, 4 threads".
 std::string counted_runs(const std::vector<std::string>& texts) {

@@ -19,7 +19,7 @@ class ThinnedCurve {
   // Two points, lowest and highest, per pixel of the widest chart.
   static constexpr size_t kMostPoints = 2000;
 
-  explicit ThinnedCurve(size_t most = kMostPoints);  // at least 8
+  explicit ThinnedCurve(size_t most = kMostPoints);  // `most`: at least 8
 
   // Values must be finite, and steps must not decrease.
   void add(int64_t step, double value);
@@ -28,7 +28,8 @@ class ThinnedCurve {
   // and highest of each of equally large groups in between, in order.
   Curve points() const;
   bool omits_points() const { return length_ > 1; }
-  // Of each group the mean of its steps, rounded, and of its values; all points if none are omitted.
+  // A point for each group: the mean of its steps, rounded, and of its values. All points if none are
+  // omitted.
   Curve means() const;
 
  private:
@@ -36,8 +37,8 @@ class ThinnedCurve {
     CurvePoint low, high;
     bool low_is_first;
     size_t count;
-    double sum;     // of the values
-    int64_t steps;  // their sum
+    double sum;     // sum of the values
+    int64_t steps;  // sum of the steps
   };
   static void absorb(Group& group, const Group& next);
   void merge_groups();

@@ -41,7 +41,7 @@ constexpr const char* kRows[] = {"compute", "gather", "reduce", "copy"};
 const Kind* kind_of(const std::string& row, const std::string& name) {
   for (const Kind& kind : kKinds)
     if (row.starts_with(kind.row) && name.starts_with(kind.word)) return &kind;
-  return nullptr;  // single ops inside a stage
+  return nullptr;  // a single op inside a stage is not drawn
 }
 
 std::string milliseconds(double us) {
@@ -88,10 +88,10 @@ int64_t median_step(const std::vector<Span>& steps) {
 // One step on all ranks.
 struct Moment {
   std::string step{};
-  double begin = 0, end = 0;        // from the first rank's begin to the end of everything drawn
-  double measured_end = 0;          // of the last rank
-  int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
-  std::string what{};               // of which ranks
+  double begin = 0, end = 0;        // first rank's begin, and the end of everything drawn
+  double measured_end = 0;          // end of the measured step on the last rank
+  int ranks = 1, rows_of_rank = 3;  // rows_of_rank: 4 with offload, which has a row of copies
+  std::string what{};               // names the ranks
   const SimulatedTrace* predicted = nullptr;
 
   int blocks() const { return ranks + (predicted ? static_cast<int>(predicted->ranks.size()) : 0); }
@@ -116,7 +116,7 @@ std::vector<Span> spans_within(const Trace& trace, const ClockOffset& offset, co
                   [&](const Span& s) { return !is_step(s) && s.end > m.begin && s.begin < m.end; });
 }
 
-// Nothing, on all ranks, if rank 0 has no step.
+// The moment to draw, or nothing on all ranks if rank 0 has no step.
 std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset,
                                       const SimulatedTrace* predicted) {
   const std::vector<Span> steps = spans_if(trace, offset, is_step);
@@ -166,7 +166,7 @@ class Picture {
  public:
   explicit Picture(const Moment& m) : m_(m) { out_ << std::fixed << std::setprecision(1); }
 
-  // Everything but the ranks' rows; the end is "</svg>".
+  // Everything except the ranks' rows; the end is "</svg>".
   std::string frame() {
     const double height = row_top(m_.blocks() - 1, m_.rows_of_rank - 1) + kPitch + 30;
     out_ << "<svg class=\"timeline\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' '

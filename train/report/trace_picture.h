@@ -17,7 +17,7 @@ namespace flatshard {
 // same begin and the same scale.
 void write_trace_picture(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset,
                          const SimulatedTrace* predicted = nullptr);
-// Draws the first step of traces that are all here and begin together. `what` says of which ranks they are.
+// Draws the first step of traces that are all in this process and begin together. `what` names their ranks.
 void write_trace_picture(const std::string& path, const std::vector<const Trace*>& traces,
                          const std::string& what);
 

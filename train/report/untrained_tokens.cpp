@@ -20,8 +20,8 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kBlock = int64_t{1} << 20;  // values, or tokens, read at once
-constexpr double kNear = 0.1;                 // of the median distance
-constexpr size_t kNamed = 8;                  // tokens in a warning
+constexpr double kNear = 0.1;                 // share of the median distance
+constexpr size_t kNamed = 8;                  // most tokens named in a warning
 
 class Embedding {
  public:
@@ -59,10 +59,10 @@ class Embedding {
   std::vector<float> values_;
 };
 
-// Of every row.
+// Features of every row.
 struct Features {
   std::vector<size_t> hash;
-  std::vector<double> norm, distance;  // from the mean row
+  std::vector<double> norm, distance;  // norm of the row, and distance from the mean row
 };
 
 Features features_of(Embedding& embedding) {
@@ -110,7 +110,7 @@ std::string names_of(const std::deque<TokenFile>& files) {
          (more == 0 ? " contains" : str(" and ", counted(more, "more file"), " contain"));
 }
 
-// Nothing if the run has no tokenizer that can be read.
+// The run's tokenizer; nothing if it has none that can be read.
 std::optional<Tokenizer> tokenizer_of(const Config& config) {
   try {
     return Tokenizer(tokenizer_folder(config));

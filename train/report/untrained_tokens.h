@@ -17,12 +17,12 @@
 
 namespace flatshard {
 
-// The ids of the rows that look untrained, in ascending order, without that of <image>, which images replace.
-// Reads the embedding twice, in blocks.
+// The ids of the rows that look untrained, in ascending order, without the id of <image>, which images
+// replace. Reads the embedding twice, in blocks.
 std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConfig& config);
 
-// Logs a warning that names the untrained tokens of files, how often these have them, and what to do. Reads
-// the files only if the model has untrained tokens.
+// Logs a warning that names the untrained tokens in files, their counts, and the remedy. Reads the files only
+// if the model has untrained tokens.
 void warn_of_untrained_tokens(const std::deque<TokenFile>& files, PublishedWeights& weights,
                               const RunSetup& setup);
 

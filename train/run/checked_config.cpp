@@ -21,7 +21,7 @@ namespace flatshard {
 
 namespace {
 
-// What the FSDP_* environment and a file of accelerate set; the file wins.
+// The settings of the FSDP_* environment and of a file of accelerate; the file wins.
 AccelerateSettings accelerate_settings(const std::string& file) {
   AccelerateSettings all = accelerate_environment();
   if (file.empty()) return all;
@@ -57,7 +57,7 @@ ReadConfig read_config(const ConfigSource& source, Problems problems) {
 
 LoadedConfig load_checked(ReadConfig read, World& world) {
   auto& [source, loaded, processes, problems] = read;
-  const HostPlace place = place_of(world);  // first, since all ranks must take part
+  const HostPlace place = place_of(world);  // this comes first, since all ranks must take part
   if (const int ranks = processes.value_or(world.size()); source.trains)
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
                    ", but this run has ", counted(world.size(), "rank"),
@@ -69,7 +69,7 @@ LoadedConfig load_checked(ReadConfig read, World& world) {
     problems.attempt([&] { *path = named_checkpoint(*path).string(); });
   const std::string folder = loaded.config.init_from;
   const bool is_there =
-      folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so
+      folder.empty() || std::filesystem::exists(folder);  // check_config() reports a missing folder
   if (!is_there || !problems.attempt([&] { take_published_model(loaded); }))
     for (const auto& [key, origin] : loaded.origin)
       if ((key.starts_with("model.") || key.starts_with("lora.")) && key != "model.init_from")

@@ -15,17 +15,17 @@ struct ConfigSource {
   std::string path;
   std::vector<std::string> overrides;
   std::string accelerate;  // configuration file of accelerate; empty: none
-  std::string shape{};     // a published one, to plan for (published_shapes.h); empty: that of the config
-  int ranks = 0;           // to plan for; 0: those of the world
-  bool trains = true;      // otherwise neither data nor a GPU is needed
+  std::string shape{};     // published shape to plan for (published_shapes.h); empty: the config's
+  int ranks = 0;           // number of ranks to plan for; 0: the world's
+  bool trains = true;      // whether it trains; otherwise neither data nor a GPU is needed
 };
 
-// A config as its files, the environment and the command line give it.
+// A config as read from its files, the environment and the command line.
 struct ReadConfig {
   ConfigSource source;
   LoadedConfig loaded{};
-  std::optional<int> processes{};  // that a file of accelerate demands
-  Problems problems{};             // `problems` of the command line, then its own
+  std::optional<int> processes{};  // number of ranks that a file of accelerate demands
+  Problems problems{};             // problems of the command line, then of the config
 };
 ReadConfig read_config(const ConfigSource& source, Problems problems);
 
@@ -36,7 +36,7 @@ LoadedConfig load_checked(ReadConfig read, World& world);
 // ("train", "plan").
 void agree_on_config(World& world, Config& config, const std::string& task);
 
-// Prints the config with the values that the run would use, and where each comes from, on rank 0.
+// Prints the config with the values that the run would use, and the source of each, on rank 0.
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out);
 
 }  // namespace flatshard

@@ -11,7 +11,7 @@
 namespace flatshard {
 namespace {
 
-// About as many as the run needs at least: 6 for each parameter and token (model/flops.h).
+// Roughly the least operations that the run needs: 6 for each parameter and token (model/flops.h).
 double operations_of(const RunSetup& setup, int64_t steps) {
   int64_t parameters = 0;
   for (const ParamList& unit : setup.units_of_model->units()) parameters += unit.parameter_count();

@@ -12,8 +12,9 @@
 namespace flatshard {
 namespace {
 
-// Ranks that share processors time their ops in turn, as many at once as have processors of their own. Timed
-// together, an op that ends before the system gives its processor to another rank seems to share nothing.
+// Ranks that share processors time their ops in turns, in each of which every rank has processors of its own.
+// If all ranks timed at once, an op that ends before the system gives its processor to another rank would
+// seem to share nothing.
 std::vector<TimedOp> time_ops_in_turn(const RunSetup& setup, World& world, double products) {
   const double slowed = slowed_by_sharing(setup);
   const std::vector<double> all_slowed = world.all_gather({&slowed, 1}, "timing ops");
@@ -21,12 +22,12 @@ std::vector<TimedOp> time_ops_in_turn(const RunSetup& setup, World& world, doubl
   const auto mine = setup.hosts.begin() + world.rank();
   const auto earlier = std::count(setup.hosts.begin(), mine, *mine);
   std::vector<TimedOp> ops;
-  std::exception_ptr failure;  // after which the other ranks still have their turns
+  std::exception_ptr failure;  // rethrown when the other ranks have had their turns, too
   for (int turn = 0; turn < turns; ++turn) {
     world.barrier("timing ops");
     if (earlier % turns != turn) continue;
     try {
-      ops = time_ops(setup, products * slowed);  // which all ranks measured at once
+      ops = time_ops(setup, products * slowed);  // `products` was measured on all ranks at once
     } catch (...) {
       failure = std::current_exception();
     }

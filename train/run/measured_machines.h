@@ -1,5 +1,5 @@
 #pragma once
-// The machines of a run, with the rates that they have now.
+// The machines of a run with their current rates.
 
 #include <optional>
 
@@ -11,9 +11,9 @@
 
 namespace flatshard {
 
-// Measures what is not known already: on a CPU ops, in about a second; on a GPU copies in the memory of
-// the host where a run uses it. Collective. Nothing on a GPU whose published figures are not known, and on
-// the CPU for a model that reads images.
+// Measures the rates that are not known already: on a CPU copies, reduce-scatters and ops, in about a second;
+// on a GPU with offload the host's updates. Collective. Returns nothing on a GPU whose published figures are
+// not known, and on the CPU for a model that reads images.
 std::optional<Cluster> measured_machines(const RunSetup& setup, World& world, const MatrixPeak& peak,
                                          const Bandwidth& bandwidth);
 

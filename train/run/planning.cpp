@@ -22,9 +22,9 @@
 namespace flatshard {
 namespace {
 
-constexpr const char* kTheseProcessors = "cpu";  // of --for
+constexpr const char* kTheseProcessors = "cpu";  // value of --for
 
-// What was measured on the ranks of this job.
+// Rates that were measured on the ranks of this job.
 struct RankRates {
   MatrixPeak peak;
   Bandwidth bandwidth;
@@ -37,7 +37,7 @@ RankRates measure_ranks(const RunSetup& setup, World& world) {
 
 struct PlanMachines {
   Cluster cluster;
-  std::optional<RankRates> rates{};  // of --for cpu
+  std::optional<RankRates> rates{};  // set with --for cpu
 };
 
 // The processors of these ranks, measured. Collective.
@@ -47,11 +47,11 @@ PlanMachines measured_processors(const Config& config, World& world) {
   const std::optional<Cluster> cluster = measured_machines(setup, world, rates.peak, rates.bandwidth);
   check(cluster.has_value(), "--for ", kTheseProcessors,
         ": the ops of models that read images are not timed");
-  rates.peak.measured = cluster->cpu->products * world.size();  // at least what was measured first
+  rates.peak.measured = cluster->cpu->products * world.size();  // it is at least the rate measured first
   return {*cluster, rates};
 }
 
-// The machines to plan for; the config then has as many ranks on a host as they have. Collective.
+// The machines to plan for. Sets the config's ranks per host to theirs. Collective.
 PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
   const bool measures = wanted.machines == kTheseProcessors;
   PlanMachines machines =
@@ -106,7 +106,7 @@ void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std:
 void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
   const int ranks = wanted.ranks;
   check_processes(wanted, world, "--ranks and --for plan in");
-  use_threads(loaded.config.run, world);  // the workspace of ops depends on them
+  use_threads(loaded.config.run, world);  // the workspace of ops depends on the threads
   std::optional<PlanMachines> machines;
   if (!wanted.machines.empty()) machines = machines_for(loaded.config, wanted, world);
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)

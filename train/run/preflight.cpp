@@ -13,7 +13,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kSmallest = 1, kLarge = 4 << 20;  // bytes
+constexpr int64_t kSmallest = 1, kLarge = 4 << 20;  // bytes of the two all-reduces
 
 std::string device_of(const RunSetup& setup) {
   return setup.device.is_cuda() ? str(setup.device) : counted(thread_count(), "thread");
@@ -45,7 +45,7 @@ std::string devices_of(const std::vector<RankPlace>& places, const std::vector<i
 }  // namespace
 
 std::string host_table(const std::vector<RankPlace>& places) {
-  std::vector<std::string> hosts;  // in the order of their first ranks
+  std::vector<std::string> hosts;  // hosts in the order of their first ranks
   for (const RankPlace& place : places)
     if (std::find(hosts.begin(), hosts.end(), place.host) == hosts.end()) hosts.push_back(place.host);
   using Row = std::array<std::string, 4>;

@@ -1,6 +1,6 @@
 #pragma once
-// The hosts of a run as a table: before the first step, a person sees whether all of them are there, with the
-// devices and networks that they should have, and how fast they talk to each other.
+// The hosts of a run as a table: before the first step, the user sees whether all hosts are there, with the
+// devices and networks that they should have, and how fast they exchange data.
 
 #include <string>
 #include <vector>

@@ -35,12 +35,13 @@ std::string weights_of(const Config& config, const InputPrints& prints) {
 
 using Json = nlohmann::ordered_json;
 
-// Settings on which they depend, besides the model's. Adapters add nothing at first, so lora.rank and such
-// are none; but quant.base rounds no module of lora.save_modules, and images for which a sequence has no
-// patches left have no values.
+// Settings that the log-probabilities depend on, besides the model's. Adapters add nothing at first, so
+// lora.rank and the like are not listed. lora.save_modules is, because quant.base does not round such
+// modules, and data.max_patches is, because images for which a sequence has no patches left have no values.
 constexpr std::array kSettings{"quant.",         "lora.init",    "lora.save_modules", "precision.compute",
                                "precision.tf32", "data.seq_len", "data.max_samples",  "data.max_patches"};
-// Keys of the model that say where files are, whose content counts, or what is trained.
+// Keys of the model that do not count: paths of files, whose content counts instead, and the choice of
+// trained parameters.
 constexpr std::array kNotOfModel{"model.init_from", "model.adapter", "model.trainable"};
 
 bool is_setting(const std::string& key) {
@@ -51,7 +52,8 @@ bool is_setting(const std::string& key) {
 
 Json settings_of(Config config, const std::string& weights) {
   Json all{{"weights", weights.empty() ? str("random, of run.seed = ", config.run.seed) : weights}};
-  if (!config.init_from.empty() && !is_gguf(config.init_from))  // also says how 4-bit weights are rounded
+  // config.json also says how 4-bit weights are rounded.
+  if (!config.init_from.empty() && !is_gguf(config.init_from))
     all["model"] = fingerprint({config.init_from + "/config.json"});
   if (!config.adapter.empty())
     all["adapter"] = fingerprint({str(config.adapter, '/', kAdapterStem, ".safetensors"),
@@ -105,7 +107,7 @@ void Reference::make(Engine& engine) {
   world_.barrier("the reference");
 }
 
-// Every rank gathers all values, and the first one of each host writes them.
+// Every rank gathers all values, and the first rank of each host writes them.
 void Reference::make(const File& file, Engine& engine) {
   RunData in_order(DataFiles(std::vector{NamedFile{file.tokens, file.tokens}}), setup_, true);
   const Data& data = in_order.data;

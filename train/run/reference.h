@@ -1,8 +1,8 @@
 #pragma once
-// The log-probabilities of answers under the weights that a run starts from, with which DPO, IPO and a
-// policy's divergence compare those of the model. They are computed once, before the first step, by the model
-// itself, and kept (text/data/kept_files.h) by a hash of reference_settings() and the tokens, so that values
-// of other tokens, weights or precisions are never taken.
+// The log-probabilities of answers under the weights that a run starts from. DPO, IPO and a policy's
+// divergence compare the model's log-probabilities with them. They are computed once, before the first step,
+// by the model itself, and kept (text/data/kept_files.h) by a hash of reference_settings() and the tokens, so
+// that values of other tokens, weights or precisions are never taken.
 
 #include <string>
 #include <vector>
@@ -13,8 +13,9 @@
 
 namespace flatshard {
 
-// All that the log-probabilities depend on, but for the tokens, as a JSON object: the weights, in `weights`,
-// which is "" if they are random, files of the model and of the adapter, and settings.
+// Everything that the log-probabilities depend on except the tokens, as a JSON object: the initial weights,
+// files of the model and of the adapter, and settings. `weights` is the fingerprint of the initial weights,
+// "" if they are random.
 std::string reference_settings(const Config& config, const std::string& weights);
 
 class Reference {
@@ -22,15 +23,15 @@ class Reference {
   // Collective. Nothing is missing if the loss has no reference. The arguments must outlive it.
   Reference(const RunSetup& setup, const RunInputs& inputs, World& world);
 
-  // Whether a file is, on any rank.
+  // Whether a file is missing on any rank.
   bool is_missing() const { return is_missing_; }
   // Computes the files that are missing. The engine has the initial weights. Collective.
   void make(Engine& engine);
   struct File {
-    std::string tokens, identity;  // the token file, and what its values depend on, as JSON
+    std::string tokens, identity;  // the token file, and all that its values depend on, as JSON
     std::string path() const;
   };
-  // Of the files of data.train, and then of data.eval.
+  // The reference files of data.train, then of data.eval.
   const std::vector<File>& files() const { return files_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a run prints before its first step.
+// The header that a run prints before its first step.
 
 #include <string>
 #include <vector>
@@ -17,9 +17,9 @@ struct RunHeader {
   const MatrixPeak& peak;
   Bandwidth bandwidth;
   int64_t steps;
-  const std::vector<std::string>& replaced;  // of the config (LoadedConfig)
+  const std::vector<std::string>& replaced;  // LoadedConfig::replaced
   const StartRecord& start;
-  std::string hosts, weights, data, resumed;  // lines, lines, a description, lines
+  std::string hosts, weights, data, resumed;  // lines of text; `data` is a description in one line or more
 };
 
 // About a dozen lines, or with all details: a table of the communication units and one of the memory.

@@ -36,7 +36,7 @@ EncoderOptions encoder_options(const Config& config) {
           .records = records_of(config.loss)};
 }
 
-// How much a folder keeps beside this file; "" if nothing.
+// A clause about the other files that the folder keeps beside this one; "" if there are none.
 std::string describe_others(const std::string& tokens) {
   int64_t count = 0, bytes = 0;
   std::error_code none;
@@ -88,7 +88,7 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
 void make_tokens_of(DataFiles& files, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
   if (auto* const path = std::get_if<std::string>(&files))
     return make_tokens(*path, options, is_leader, terminal);
-  std::vector<NamedFile> named = named_files(files);  // by the names that the config has
+  std::vector<NamedFile> named = named_files(files);  // keeps the names of the config
   for (NamedFile& file : named) make_tokens(file.path, options, is_leader, terminal);
   files = std::move(named);
 }
@@ -118,8 +118,8 @@ std::string lines_of(const char* key, const std::vector<std::string>& prints) {
   return text;
 }
 
-// What follows are files that this rank can find and read. Whoever needs others says what is wrong with them,
-// on all ranks together.
+// The functions below return only files that this rank can find and read. Other files are reported where they
+// are needed, on all ranks together.
 std::vector<std::string> weights_of(const Config& config) {
   try {
     return config.init_from.empty() ? std::vector<std::string>{} : weights_files(config.init_from);
@@ -145,8 +145,8 @@ std::vector<std::string> texts_of(const Config& config) {
   return texts;
 }
 
-// Hashes what the fingerprints below need, on all ranks together. Returns whether the ranks must compare the
-// initial weights, which they all read.
+// Hashes the files that the fingerprints below need, on all ranks together. Returns whether the ranks must
+// compare the initial weights, which they all read.
 bool hash_inputs(const RunSetup& setup, SharedSums& sums) {
   const Config& config = setup.config;
   sums.sum(paths_of(config));
@@ -208,7 +208,7 @@ void note_missing_sums(const RunData& data) {
 }
 
 // The date of the checkpoint that the run resumes from, or else of the first prepared tokens that have one;
-// "" if there is none. What cannot be read is refused where it is used.
+// "" if there is none. A file that cannot be read is refused where it is used.
 std::string recorded_date(const Config& config) {
   try {
     if (!config.run.resume.empty()) {
@@ -216,7 +216,7 @@ std::string recorded_date(const Config& config) {
       const TrainState saved = read_train_state((checkpoint / TrainState::kFileName).string());
       if (const auto date = saved.config.find("data.date");
           date != saved.config.end() && date->second.size() > 2)
-        return date->second.substr(1, date->second.size() - 2);  // in TOML, with quotes
+        return date->second.substr(1, date->second.size() - 2);  // the value is TOML, with quotes
     }
     for (const NamedFile& file : named_files(config.data.train))
       if (is_token_file(file.path))

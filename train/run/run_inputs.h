@@ -1,7 +1,7 @@
 #pragma once
-// What a run reads: token files, whose contents all ranks must agree on before anything depends on them, such
-// as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h), or a
-// table (table_input.h), the tokens are made first, and kept in a token file beside it for later runs.
+// The inputs of a run: token files, whose contents all ranks must agree on before anything depends on them,
+// such as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h),
+// or a table (table_input.h), the tokens are made first, and kept in a token file beside it for later runs.
 
 #include <deque>
 #include <map>
@@ -16,9 +16,9 @@
 
 namespace flatshard {
 
-// The config with the date that its chat template prints, if it prints one: data.date, or that of the
-// checkpoint that the run resumes from, or of the prepared tokens, or today's of rank 0; so that all ranks,
-// and the run when it resumes, print the same. Call on all ranks.
+// The config with the date that its chat template prints, if it prints one: data.date, or the date of the
+// checkpoint that the run resumes from, or of the prepared tokens, or today's date on rank 0. All ranks, and
+// the run when it resumes, then print the same date. Call on all ranks.
 Config with_date(Config config, World& world);
 
 // The config with token files for data.train and data.eval. One rank of each host makes missing
@@ -27,9 +27,10 @@ Config with_token_files(Config config, World& world, SharedSums& sums, std::ostr
 
 // The fingerprints (runtime/fingerprint.h) of the files.
 struct InputPrints {
-  std::vector<std::string> train, eval;  // of each file
-  std::optional<std::string> base;       // of the frozen weights under adapters, where this rank reads them
-  std::map<std::string, std::string> earlier;  // the same, by how earlier versions recorded them
+  std::vector<std::string> train, eval;  // one fingerprint for each file
+  std::optional<std::string> base;       // frozen weights under adapters, if this rank reads them
+  // Today's fingerprint for each fingerprint that earlier versions recorded.
+  std::map<std::string, std::string> earlier;
 };
 
 struct RunInputs {

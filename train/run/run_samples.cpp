@@ -40,7 +40,7 @@ std::string one_line(std::string text) {
   constexpr size_t kMost = 60;
   if (text.size() <= kMost) return printable(text);
   size_t end = kMost;
-  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not within a letter
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // the cut is not within a character
   return printable(text.substr(0, end)) + "...";
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The samples of a run (log.samples): prompts that the model continues at every evaluation and, if it comes
-// from model.init_from, before the first step.
+// The samples of a run (log.samples): prompts that the model continues at every evaluation and, if the model
+// comes from model.init_from, before the first step.
 
 #include <functional>
 #include <optional>
@@ -24,15 +24,15 @@ class RunSamples {
   std::vector<SampleText> take(Engine& engine, int64_t step, const std::function<bool()>& interrupted) const;
 
  private:
-  // Returns what the other ranks need to know.
+  // Reads the prompts on rank 0. Returns them as JSON, for all ranks.
   std::string read(const RunSetup& setup);
   void take_prompts(const std::string& shared);
 
   World& world_;
   int decider_;                              // the rank whose tokens count
-  std::optional<TextCodec> codec_{};         // of rank 0, as are the names
-  std::vector<std::string> names_{};         // of the prompts, for people
-  std::optional<ImageInput> image_input_{};  // of every rank, as is what follows
+  std::optional<TextCodec> codec_{};         // set on rank 0 only
+  std::vector<std::string> names_{};         // names of the prompts for the user, on rank 0 only
+  std::optional<ImageInput> image_input_{};  // set on every rank, as are the members below
   std::vector<TextPrompt> prompts_{};
   Tokens ends_{};
 };

@@ -9,10 +9,10 @@
 namespace flatshard {
 namespace {
 
-// A run that is over in the time of a few measurements is not predicted.
+// A run that takes no longer than a few measurements is not predicted.
 constexpr double kShortSeconds = 3;
 
-// What all products of the run take at the rate of the largest ones.
+// The time of all products of the run at the rate of the largest ones.
 double least_seconds(const RunSetup& setup, int64_t steps, const FlopsPerToken& flops, double peak) {
   const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
   return tokens * flops.causal * static_cast<double>(steps) / peak;

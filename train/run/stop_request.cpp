@@ -10,7 +10,7 @@ namespace {
 std::atomic<int> first_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
 
-std::string announced;  // not changed while the handler is installed
+std::string announced;  // it does not change while the handler is installed
 
 void request_stop(int signal) {
   int none = 0;

@@ -38,7 +38,8 @@ struct FirstStop {
   }
 };
 
-// For a terminal, it replaces the line that is being rewritten, with the ^C that the terminal shows there.
+// The announcement of a stop. On a terminal, it replaces the line that is being rewritten, with the ^C that
+// the terminal shows there.
 std::string stop_announcement(bool terminal);
 
 const char* signal_name(int signal);

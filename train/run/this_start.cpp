@@ -13,7 +13,7 @@
 namespace flatshard {
 namespace {
 
-// What this rank computes on, as three lines: threads, GPU and name.
+// The device of this rank, as three lines: threads, GPU and name.
 std::string device_lines(const RunSetup& setup) {
   const Device device = setup.device;
   return device.is_cuda() ? str(thread_count(), '\n', visible_gpus().at(static_cast<size_t>(device.index)),

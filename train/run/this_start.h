@@ -1,5 +1,5 @@
 #pragma once
-// What starts.jsonl records of the start in progress.
+// The record of the start in progress for starts.jsonl.
 
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-// The run has completed so many steps. Collective; `command` is that of rank 0.
+// `step` is the number of completed steps, `command` the command line of rank 0. Collective.
 StartRecord this_start(const RunSetup& setup, World& world, int64_t step, const std::string& command);
 
 }  // namespace flatshard

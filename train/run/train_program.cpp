@@ -28,14 +28,14 @@ struct CommandLine {
   std::string config, accelerate, from, resume, launch;
   bool has_accelerate = false, has_resume = false, converts = false;
   std::vector<std::string> overrides;
-  std::string starts;             // kStartsOption
+  std::string starts;             // value of kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
   bool print_config = false, plan = false, search = false, overwrite = false, verbose = false;
-  int ranks = 0;         // to plan for; 0: those of this job
-  std::string machines;  // to plan for; "": none
-  std::string shape;     // of the model to plan for; "": that of the config
-  std::string timeline;  // a folder; "": none
-  Problems problems{};   // of the arguments
+  int ranks = 0;         // number of ranks to plan for; 0: this job's
+  std::string machines;  // machines to plan for; "": none
+  std::string shape;     // published shape to plan for; "": the config's
+  std::string timeline;  // folder for a timeline; "": none
+  Problems problems{};   // problems of the arguments
 
   ConfigSource source() const {
     return {.path = config,
@@ -50,18 +50,19 @@ struct CommandLine {
 
 // Options of the program, and config keys as --section.key=value or --section.key value.
 struct TrainArguments {
-  Arguments options;                   // for the parser
+  Arguments options;                   // arguments for the parser
   std::vector<std::string> overrides;  // "optimizer.lr=1e-3"
 };
 
-// What was meant by an option that neither the program nor its config has.
+// The message about an option that neither the program nor its config has, with the option or key probably
+// meant.
 std::string unknown_option(const Command& program, const std::string& option) {
   const std::string similar = similar_option(program, option), word = option.substr(2);
   if (!similar.empty()) return str(option, ": unknown option; did you mean ", similar, "? See train --help");
   Config config;
   const std::vector<Field> known = fields(config);
   if (foreign_key(word)) return str(option, ": ", unknown_key(known, word).message);
-  std::vector<std::string> names;  // of keys, without their sections
+  std::vector<std::string> names;  // names of keys without their sections
   for (const Field& field : known) names.push_back(name_in_section(field.key));
   const auto meant = std::find(names.begin(), names.end(), similar_word(word, names));
   return meant != names.end()
@@ -72,9 +73,9 @@ std::string unknown_option(const Command& program, const std::string& option) {
                    "--section.key=value, see train --help");
 }
 
-// Separates the two. Adds a problem for each option that is neither the program's nor has the form of a key;
-// it names the key that was probably meant. A key takes the next argument as its value, unless that begins
-// with "--".
+// Separates options from config keys. Adds a problem for each option that is neither the program's nor has
+// the form of a key; it names the key that was probably meant. A key takes the next argument as its value,
+// unless that begins with "--".
 TrainArguments separate_overrides(const Command& program, const Arguments& arguments, Problems& problems) {
   const std::vector<std::string> options = long_options(program);
   TrainArguments separated;
@@ -107,7 +108,7 @@ void check_none_left(const Arguments& left) {
   }
 }
 
-// Throws all mistakes at once.
+// Throws all problems of the arguments at once.
 void read_arguments(const Command& program, const Arguments& given, CommandLine& line) {
   const TrainArguments arguments = separate_overrides(program, given, line.problems);
   line.overrides = arguments.overrides;
@@ -116,7 +117,7 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
     parse_arguments(program, arguments.options);
     check_none_left(line.rest);
   });
-  if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
+  if (!parsing.empty()) line.problems.raise();  // a parsing error may be a consequence of them
   parsing.raise();
   check(!line.has_resume || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
   check(!line.converts || (line.config.empty() && line.overrides.empty()),
@@ -165,13 +166,13 @@ bool on_terminal(const Streams& streams) {
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
 }
 
-// With --resume auto, when a signal stopped the run: the same command resumes it.
+// The exit code with --resume auto if a signal stopped the run: the same command resumes it.
 constexpr int kStopped = EX_TEMPFAIL;
 
 RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadConfig config, World& world,
                         const Streams& streams) {
   configure_log(LogLevel::info, world.rank(), world.size());
-  // A file of accelerate says for how many ranks it is.
+  // A file of accelerate states its number of ranks.
   if (line.plans() && line.ranks == 0 && world.size() == 1)
     config.source.ranks = config.processes.value_or(0);
   plan_for_machines(line.machines, config.loaded.config, config.source.ranks);
@@ -200,7 +201,7 @@ RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadCon
   return {starts_again && !finished ? kStopped : 0, false};  // losing a line of progress is not a failure
 }
 
-// How long the ranks may take to meet; the default where the config is wrong.
+// The time in which the ranks must meet; the default if the config has no valid one.
 std::chrono::seconds time_limit(const ReadConfig& read) {
   const int64_t given = read.loaded.config.parallel.timeout_seconds;
   return std::chrono::seconds(given > 0 ? given : Config().parallel.timeout_seconds);
@@ -269,7 +270,7 @@ std::vector<Option> options_of(CommandLine& line) {
       {"--launch", &line.launch,
        "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
        "its step, and it saves"},
-      {kStartsOption, &line.starts, "", {.hidden = true}},  // of start_ranks()
+      {kStartsOption, &line.starts, "", {.hidden = true}},  // start_ranks() sets it
       {"--print-config", &line.print_config,
        "print the resolved config with the source of each value, and exit"},
       {"--plan", &line.plan,

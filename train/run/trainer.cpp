@@ -51,7 +51,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// How far a run is: what its checkpoints store beside the weights.
+// The progress of a run, which its checkpoints store beside the weights.
 struct RunStatus {
   explicit RunStatus(const RunSetup& setup)
       : loss_scale(setup.compute, setup.config.precision.loss_scale),
@@ -77,7 +77,7 @@ struct RunStatus {
     s.log_history = history;
   }
 
-  int64_t completed = 0, data_step = 0, tokens = 0;  // steps of the optimizer, and of the data
+  int64_t completed = 0, data_step = 0, tokens = 0;  // optimizer steps, data steps, target tokens
   LossScale loss_scale;
   SkippedSteps skipped{};
   EarlyStop early_stop;
@@ -94,7 +94,8 @@ void set_positions(std::vector<TrainState::Source>& sources, const std::vector<S
   for (size_t i = 0; i < sources.size(); ++i) sources[i].position = positions[i];
 }
 
-// What a step learns from, by file: its targets, what the mean of its loss is over, and answers to compare.
+// The counts of a step, by file: its targets, and the items that the mean of its loss is over; and its
+// answers.
 struct StepCounts {
   StepCounts(const AnswerLoss& loss, const Data& data, int64_t data_step) {
     if (!loss.is_used()) {
@@ -108,10 +109,10 @@ struct StepCounts {
     }
   }
   std::vector<int64_t> targets{}, mean_over{};
-  AnswerCounts answers{};  // of all files
+  AnswerCounts answers{};  // answers of all files
 };
 
-// The loop over the steps, with what the start of a run has made.
+// The loop over the steps, with the objects that run_training() has made.
 struct Trainer {
   World& world;
   const RunSetup& setup;
@@ -130,12 +131,12 @@ struct Trainer {
   StepPrediction& prediction;
   Progress& progress;
   CheckpointWriter& writer;
-  std::optional<RunLog>& log;  // of the leader
+  std::optional<RunLog>& log;  // set on the leader only
 
   FirstStop stop{};
-  bool save_is_late = false, threads_idle = false;  // in the last step; idle: no rank's saver was busy
+  bool save_is_late = false, threads_idle = false;  // last step; threads_idle: no rank's saver was busy
 
-  bool run();  // whether it finished
+  bool run();  // returns whether the run finished
 
   struct Due {
     bool evaluation, save;
@@ -160,7 +161,7 @@ struct Trainer {
 
 bool Trainer::run() {
   const Config& c = setup.config;
-  if (!start.resumed && !c.init_from.empty()) take_samples();  // of the model before its training
+  if (!start.resumed && !c.init_from.empty()) take_samples();  // samples of the model before its training
   while (!ends()) {
     StepMetrics m = step();
     if (status.data_step == 1) report_first_step();
@@ -244,7 +245,7 @@ StepMetrics Trainer::step() {
   return m;
 }
 
-// Where the run is after a step that began then, and how fast the step was.
+// Measures a step that began at `begin`: the position of the run after it, and its speed.
 void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) {
   m.step = status.completed;
   m.data_step = status.data_step;
@@ -262,7 +263,7 @@ void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) 
   if (!prediction.has_begun()) m.predicted_seconds = prediction.seconds();
 }
 
-// That of the loss, over all lanes of the step.
+// The baseline of the loss, over all lanes of the step.
 double Trainer::baseline(const AnswerCounts& answers) {
   if (!setup.config.loss.has_baseline()) return 0;
   const std::vector<double> mine = runtime.engine().gains(inputs.train.data, status.data_step);
@@ -270,7 +271,7 @@ double Trainer::baseline(const AnswerCounts& answers) {
                       .gain_of_others = gather_losses(world, setup, mine, {}, {}).sum});
 }
 
-// The loss of the step, and of several files those of each. The same exchange carries each rank's stop
+// The loss of the step, and with several files the loss of each. The same exchange carries each rank's stop
 // request, so that all ranks stop after the same step, whether it is still writing a checkpoint, and whether
 // one is due by its clock.
 double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCounts& counts) {
@@ -311,7 +312,7 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCou
   return all.sum;
 }
 
-// Those of the files of data.eval; empty if a stop request on any rank abandons the evaluation.
+// The losses of the files of data.eval; empty if a stop request on any rank abandons the evaluation.
 std::vector<EvaluationLoss> Trainer::eval_losses() {
   std::vector<EvaluationLoss> losses;
   for (const RunData& of : inputs.eval) {
@@ -390,7 +391,7 @@ void Trainer::print_hash() {
   if (is_leader()) progress.print(str("step ", status.completed, " weights ", hash));
 }
 
-// "" for a run that has made all its steps.
+// The reason why the run stopped; "" if it has made all its steps.
 std::string Trainer::why_stopped() const {
   if (is_complete()) return "";
   if (status.early_stop.is_due()) return status.early_stop.reason();
@@ -438,8 +439,8 @@ TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const Wo
           .config = config_values(config)};
 }
 
-// Initializes the parameters, or loads the checkpoint. Those of adapters do not contain the frozen weights,
-// and a missing reference is that of the initial ones.
+// Initializes the parameters, or loads the checkpoint. A checkpoint of adapters does not contain the frozen
+// weights, and a missing reference is computed with the initial ones.
 void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights initial, Reference& reference,
                  Checkpoints& checkpoints, Engine& engine) {
   if (!start.resumed || setup.has_adapters() || reference.is_missing())
@@ -472,7 +473,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   use_threads(loaded.config.run, world);
   const bool is_leader = world.rank() == 0;
 
-  // What the run reads, and where in its folder and data it starts.
+  // The inputs of the run, and the position in its folder and data at which it starts.
   const Config config = with_date(loaded.config, world);
   SharedSums sums(world);
   const RunSetup setup =
@@ -493,19 +494,19 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   Reference reference(setup, inputs, world);
   InitialWeights initial = open_initial_weights(setup, world, reference.is_missing());
 
-  // What it computes with.
+  // The runtime that it computes with.
   RunTrace trace(setup.trace, folder.path(), start.total_steps, world);
   MatrixPeak peak = find_matrix_peak(setup, world, start.total_steps - status.completed);
   TrainingRuntime runtime(
       setup, world,
       {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order, .trace = trace.trace()});
   Progress progress(start.total_steps, output.terminal, output.out);
-  ModelDocuments documents;  // for checkpoints and model/
+  ModelDocuments documents;  // documents of checkpoints and of model/
   CheckpointWriter writer(setup, checkpoints, runtime, world, progress);
   const StopRequest stop_request(is_leader && &output.out == &std::cout ? stop_announcement(output.terminal)
                                                                         : "");
   std::optional<RunLog> log;
-  bool has_begun = false;  // run.log is that of this run
+  bool has_begun = false;  // whether run.log belongs to this run
   try {
     const Bandwidth bandwidth = bandwidth_of(setup, world);
     StepPrediction prediction(setup, world,
@@ -536,7 +537,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
 
     documents = model_documents(setup, checkpoints.source().string(), inputs.prints.base.value_or(""), world);
     checkpoints.plan(runtime.engine(), documents);
-    if (is_leader && !start.resumed && initial.weights && !initial.adapter)  // an adapter may have the rows
+    // An adapter may contain trained rows.
+    if (is_leader && !start.resumed && initial.weights && !initial.adapter)
       warn_of_untrained_tokens(inputs.train.files, *initial.weights, setup);
     set_weights(setup, start, std::move(initial), reference, checkpoints, runtime.engine());
     open_columns(setup.config.loss, reference, inputs, sums);

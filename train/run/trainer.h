@@ -23,8 +23,8 @@ namespace flatshard {
 struct RunOutput {
   std::ostream& out;
   bool terminal = false;  // rewrite progress lines in place
-  bool verbose = false;   // print what is otherwise only in run.log
-  std::string command{};  // that started the run
+  bool verbose = false;   // print the details that are otherwise only in run.log
+  std::string command{};  // command that started the run
 };
 
 // Runs `train CONFIG`; all ranks call it. Rank 0 writes the output. Returns false if a signal stopped the run

@@ -23,7 +23,7 @@ std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 
 // The latest checkpoint of a run folder.
 std::filesystem::path latest_in(const std::filesystem::path& run);
-// Whether the file `latest` beside it names it.
+// Whether the file `latest` beside the checkpoint names it.
 bool is_latest(const std::filesystem::path& checkpoint);
 // Resolves the path of a checkpoint, RUN/best (best_checkpoint.h), or a run folder, which means its latest. A
 // trailing "/" is ignored.
@@ -32,7 +32,8 @@ std::filesystem::path find_checkpoint(const std::string& path);
 // Whether this is a complete or partial checkpoint: a folder, not a link, that contains only files of a
 // checkpoint.
 bool is_of_checkpoint(const std::filesystem::path& folder);
-// Removes such a folder if it exists. An Error if the path is something else.
+// Removes the folder of a complete or partial checkpoint if it exists. An Error if the path is something
+// else.
 void remove_checkpoint(const std::filesystem::path& folder);
 
 // An Error unless `sums` covers every file of the checkpoint. Returns the names of the files with tensors.

@@ -9,8 +9,8 @@
 namespace flatshard {
 namespace {
 
-// How long a failing rank waits for the others to fail. Ranks that hit the same error do so within one step's
-// skew.
+// The time that a failing rank waits for the others to fail. Ranks that hit the same error do so within one
+// step's skew.
 constexpr std::chrono::seconds kForOthers{10};
 
 }  // namespace

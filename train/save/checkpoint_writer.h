@@ -18,19 +18,19 @@ class CheckpointWriter {
 
   // The work between two steps.
   struct Work {
-    std::function<TrainState()> begin{};  // if set, begin a checkpoint of this state
-    bool last = false;                    // no step follows: finish what is in flight
+    std::function<TrainState()> begin{};  // begins a checkpoint of the state that it returns, if set
+    bool last = false;                    // no step follows: finish the save in flight
     bool threads_idle = false;            // no rank's save thread was busy in the last step
   };
   // Call on all ranks after each step; `m` gets the metrics of a finished save.
   void between_steps(StepMetrics& m, const Work& work);
   // Whether this rank's save thread is running.
   bool busy() const { return saver_.busy(); }
-  // The best of the checkpoints, with one that is being written; the same on all ranks.
+  // The best of the checkpoints, including one that is being written; the same on all ranks.
   std::optional<TrainState::Evaluated> best() const { return saver_.best(); }
 
-  // For a run that fails: finishes the save in flight if all ranks fail. A rank that waits in a collective
-  // cannot take part, and the checkpoint is lost. An Error becomes a warning.
+  // Call it when the run fails: finishes the save in flight if all ranks fail. A rank that waits in a
+  // collective cannot take part, and the checkpoint is lost. An Error becomes a warning.
   void finish_failing();
 
  private:

@@ -159,7 +159,7 @@ void Checkpoints::plan(Engine& engine, const ModelDocuments& documents) {
 
 // Saving and resuming each open all files of a checkpoint at once.
 void Checkpoints::check_open_files() const {
-  constexpr int64_t kOthers = 16;  // for metrics, connections to other ranks, and the like
+  constexpr int64_t kOthers = 16;  // open files of metrics, connections to other ranks, and the like
   int64_t files = 0;
   for (const TensorFolderLayout& layout : layouts_) files += std::ssize(layout.files());
   const int64_t left = files_left_to_open();

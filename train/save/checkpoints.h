@@ -29,9 +29,8 @@ namespace flatshard {
 
 inline constexpr const char *kResumeLatest = "latest", *kResumeBest = "best", *kResumeAuto = "auto";
 
-// What the run resumes from: run.resume, but instead of "auto", "latest" if run.dir has a checkpoint,
-// otherwise
-// "". Call on all ranks; rank 0 looks.
+// The source that the run resumes from: run.resume, with "auto" replaced by "latest" if run.dir has a
+// checkpoint, otherwise by "". Call on all ranks; rank 0 looks.
 std::string resolved_resume(const RunConfig& run, World& world);
 
 // The checkpoint that "latest" or "best" (of the run in this folder) or a path means. An Error if there is
@@ -72,18 +71,18 @@ class Checkpoints {
 
   // The checkpoint that the run resumes from; empty for a fresh run.
   const std::filesystem::path& source() const { return source_; }
-  int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 if there is none
-  int64_t bytes() const;                            // of a checkpoint
-  // The one with the lowest evaluation loss so far.
+  int64_t last_step() const { return last_step_; }  // step of the newest in this folder; -1 if there is none
+  int64_t bytes() const;                            // size of a checkpoint
+  // The checkpoint with the lowest evaluation loss so far.
   const std::optional<TrainState::Evaluated>& best() const { return best_; }
   // The best of the checkpoints so far and this one.
   std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 
  private:
-  std::vector<std::filesystem::path> results() const;  // of earlier runs
+  std::vector<std::filesystem::path> results() const;  // files of earlier runs
   void check_no_others() const;
   void check_open_files() const;
-  void write_latest(int64_t step) const;  // under an unfinished name
+  void write_latest(int64_t step) const;  // writes `latest` under an unfinished name
   void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
   void locate_damage(const std::function<void()>& work) const;
@@ -96,7 +95,7 @@ class Checkpoints {
   std::vector<ShardFiles> files_;
   std::vector<TensorFolderLayout> layouts_;
   const ModelDocuments* documents_ = nullptr;
-  Checksums sums_;    // of the files of source_
+  Checksums sums_;    // checksums of the files of source_
   bool own_ = false;  // whether source_ is in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;

@@ -19,7 +19,7 @@ class EarlyStop {
   void restore(const TrainState& saved, const TrainState& now);
   void store(TrainState& state) const;
 
-  // The loss of an evaluation; one that is not finite is no improvement.
+  // Notes the loss of an evaluation; a loss that is not finite is no improvement.
   void note(int64_t step, double loss);
   bool is_due() const { return limit_ > 0 && not_lower_ >= limit_; }
   // Why the run ends, if it is due.

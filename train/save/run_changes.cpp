@@ -33,7 +33,7 @@ struct Difference {
   std::string key, from, to;
 };
 
-// A key that one of them lacks, because it is newer or decided by the family, has its default.
+// A key that one of the configs lacks, because it is newer or decided by the family, has its default.
 std::vector<Difference> config_differences(const TrainState& saved, const TrainState& now) {
   Config config;
   const std::map<std::string, std::string> defaults = config_values(config);
@@ -81,7 +81,8 @@ void compare_data(const TrainState& saved, const TrainState& now, const std::vec
                   ResumeChanges& found) {
   const bool same_size = saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents;
   if (!same_size || differ(saved.data_fingerprint, now.data_fingerprint)) {
-    const bool by_size = !differ(saved.data_fingerprint, now.data_fingerprint);  // as with data.max_samples
+    // data.max_samples changes the size of the data, but not their fingerprint.
+    const bool by_size = !differ(saved.data_fingerprint, now.data_fingerprint);
     const std::string from = by_size ? size_of_data(saved) : *saved.data_fingerprint,
                       to = by_size ? size_of_data(now) : *now.data_fingerprint;
     add_content(found, "data.train", differences, {saved.step, "data.train", quoted(from), quoted(to)});
@@ -132,7 +133,7 @@ bool can_deal(int64_t lane, const TrainState& run) {
 }  // namespace
 
 void update_fingerprints(TrainState& saved, const std::map<std::string, std::string>& earlier) {
-  const auto update = [&](std::string& fingerprints) {  // of several files
+  const auto update = [&](std::string& fingerprints) {  // fingerprints of several files are in one text
     for (const auto& [then, now] : earlier)
       for (size_t at = 0; (at = fingerprints.find(then, at)) != fingerprints.npos; at += now.size())
         fingerprints.replace(at, then.size(), now);

@@ -1,6 +1,6 @@
 #pragma once
-// What a run that resumes may change. Every other setting decides what the checkpoint contains, or the order
-// of what is left to do, and a run that changes it is refused.
+// The settings that a run may change when it resumes. Every other setting decides the contents of the
+// checkpoint, or the order of the remaining work, and a run that changes it is refused.
 
 #include <map>
 #include <string>
@@ -12,26 +12,28 @@
 namespace flatshard {
 
 struct ResumeChanges {
-  std::vector<RunChange> changes;  // that affect what steps compute
+  std::vector<RunChange> changes;  // changes that affect what steps compute
   std::vector<std::string> notes;  // other differences and their consequences, one line each
-  // Whether the sequences of data.train, or their order, are not the ones of the checkpoint; and whether the
-  // reason is only that it names other files.
+  // Whether the sequences of data.train, or their order, differ from the checkpoint's; and whether the only
+  // reason is that data.train names other files.
   bool new_order = false, other_files_only = false;
 };
 
-// Replaces fingerprints in the form of earlier versions by those of now. `earlier` has both of all inputs.
+// Replaces fingerprints in the form of earlier versions. `earlier` maps them to the current fingerprints of
+// all inputs.
 void update_fingerprints(TrainState& saved, const std::map<std::string, std::string>& earlier);
 
 // Compares the run that resumes with the state of its checkpoint. An Error if something differs that must
 // not; it names every such key with both values and the reason.
 ResumeChanges compare_runs(const TrainState& saved, const TrainState& now);
 
-// Where the data continue: at the next sequence, whatever the batch size is. With a new order the epoch that
-// the checkpoint is in begins again.
+// The position at which the data continue: the next sequence, whatever the batch size is. With a new order
+// the epoch that the checkpoint is in begins again.
 DataPosition data_position(const TrainState& saved, const ResumeChanges& changes);
-// The same for each file of data.train. A file that the checkpoint knows by its content continues where it
-// was, whatever the other files are, if its sequences are the same ones; otherwise its epoch begins again.
-// Others begin at their first. Empty if there was one file, and is.
+// The position for each file of data.train. A file that the checkpoint knows by its content continues where
+// it was, whatever the other files are, if its sequences are the same; otherwise its epoch begins again. A
+// new file begins in its first epoch or, if the number of files is the same, in the epoch of the file that it
+// replaces. Empty if the run has one file.
 std::vector<SourcePosition> source_positions(const TrainState& saved, const TrainState& now,
                                              const ResumeChanges& changes);
 

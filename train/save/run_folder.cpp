@@ -25,7 +25,7 @@ constexpr const char* kWritten[] = {
     kConfig,         "run.log",      "metrics.jsonl", "step1.txt", "trace.json", "overlap.svg", "report.html",
     "samples.jsonl", "starts.jsonl", "tensorboard",   kLatestName, "model",      "adapter"};
 
-// Creates the folder and its missing parents. Adds those it created to `made`, innermost first.
+// Creates the folder and its missing parents. Adds the folders that it created to `made`, innermost first.
 void make_folders(const fs::path& path, std::vector<fs::path>& made) {
   std::error_code error;
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -42,7 +42,7 @@ void make_folders(const fs::path& path, std::vector<fs::path>& made) {
   check(!fs::is_symlink(path, none) || fs::exists(path, none), path.string(),
         ": links to a folder that does not exist: create that folder, or remove the link");
   check(!error, path.string(), ": cannot create this folder: ", error.message());
-  // It may be gone again, which take() finds.
+  // The folder may be gone again; lock_.take() notices that.
   const fs::file_type type = fs::status(path, none).type();
   check(type == fs::file_type::directory || type == fs::file_type::not_found, path.string(),
         ": is not a folder: choose another run.dir");

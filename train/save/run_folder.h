@@ -39,7 +39,7 @@ class RunFolder {
 
  private:
   std::string path_;
-  std::vector<std::filesystem::path> made_;  // innermost first
+  std::vector<std::filesystem::path> made_;  // folders that hold() created, innermost first
   FolderLock lock_;
 };
 

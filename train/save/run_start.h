@@ -1,5 +1,5 @@
 #pragma once
-// Where a run begins: at its first step, or at the checkpoint that it resumes from.
+// The position at which a run begins: its first step, or the checkpoint that it resumes from.
 
 #include "train/save/run_changes.h"
 #include "train/setup/batching.h"
@@ -9,7 +9,7 @@ namespace flatshard {
 struct RunStart {
   std::optional<TrainState> resumed;
   int64_t step = 0, total_steps = 0;
-  ResumeChanges changes;           // relative to `resumed`
+  ResumeChanges changes;           // changes relative to `resumed`
   std::vector<RunChange> history;  // all changes since the run began
 };
 

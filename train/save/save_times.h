@@ -1,5 +1,5 @@
 #pragma once
-// When a run saves a checkpoint, or evaluates: after certain steps, or by the clock.
+// The times at which a run saves a checkpoint, or evaluates: after certain steps, or by the clock.
 
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace flatshard {
 
-// Every so many steps and, with each_epoch, at the end of every epoch; if either, also at the end of the run.
+// An event every so many steps and, with each_epoch, at the end of every epoch; in either case also at the
+// end of the run.
 struct StepPeriod {
   int64_t every = 0;
   bool each_epoch = false;
@@ -23,7 +24,8 @@ struct StepPeriod {
   }
 };
 
-// Once so many seconds have passed since the last checkpoint; 0: never. Rank 0's clock decides for all ranks.
+// A clock that has run out once this many seconds have passed since the last checkpoint; 0: never. Rank 0's
+// clock decides for all ranks.
 class SaveClock {
  public:
   explicit SaveClock(double seconds) : seconds_(seconds) {}
@@ -36,7 +38,7 @@ class SaveClock {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Which evaluations a run saves because their loss is lower than that of every checkpoint
+// The choice of evaluations that a run saves because their loss is lower than that of every checkpoint
 // (checkpoint.best_every). A fast-improving run does not save each: rank 0's clock, or the number of steps,
 // decides whether enough has passed since the last one.
 class BestSaves {
@@ -46,7 +48,8 @@ class BestSaves {
 
   // Whether enough steps and time have passed to save the evaluation of this step, if it is the best.
   bool may_save(int64_t step) const;
-  // An evaluation of this step was saved as the best, for which training paused this long.
+  // Notes that the evaluation of this step was saved as the best, and that training paused for `pause`
+  // seconds.
   void saved(int64_t step, double pause);
 
  private:
@@ -54,7 +57,7 @@ class BestSaves {
 
   bool never_ = false, auto_ = false;
   int64_t steps_ = 0;
-  double seconds_ = 0;  // auto: set by the last pause
+  double seconds_ = 0;  // least time between saves; auto: set by the last pause
   std::optional<int64_t> last_step_;
   Clock::time_point last_time_;
 };
@@ -67,7 +70,7 @@ bool is_new_best(const std::optional<double>& loss, const std::optional<TrainSta
 std::string describe_best(const std::vector<StepMetrics>& history,
                           const std::optional<TrainState::Evaluated>& saved, const std::string& run);
 
-// All of these of a run, from its config.
+// All times of a run, from its config.
 struct Timetable {
   Timetable(const Config& c, int64_t total_steps)
       : evaluations{steps_between(c.train.eval_every, total_steps, "train.eval_every"),

@@ -24,16 +24,16 @@ double seconds_of(const std::function<void()>& work) {
 struct Saver::Part {
   const ShardFiles& files;
   const TensorFolderLayout& layout;
-  std::vector<BlockSums> sums;  // of the layout's files
+  std::vector<BlockSums> sums;  // sums of the layout's files
   std::optional<TensorFolderWriter> writer;
 };
 
 struct Saver::Save {
   TrainState state;
-  std::string folder;  // the temporary one
+  std::string folder;  // the temporary folder
   std::vector<Part> parts;
-  bool made = false;     // the folder, by this rank
-  bool written = false;  // by all ranks
+  bool made = false;     // whether this rank has made the folder
+  bool written = false;  // whether all ranks have written
   double seconds = 0, paused = 0, copying = 0;
 };
 

@@ -32,16 +32,16 @@ class Saver {
 
   struct Saved {
     int64_t step;
-    int64_t bytes;   // of all ranks
-    double seconds;  // of writing, on the slowest rank, and of committing
+    int64_t bytes;   // bytes written by all ranks
+    double seconds;  // time of writing, on the slowest rank, and of committing
     double paused;   // seconds for which training paused
-    double copying;  // of those, the seconds in begin()
+    double copying;  // the part of `paused` spent in begin()
   };
 
   // Call between steps, with no save in flight. Does nothing if this step's checkpoint already exists.
   void begin(TrainState state);
   bool in_flight() const { return save_ != nullptr; }
-  // The best of the checkpoints, with the one in flight.
+  // The best of the checkpoints, including the one in flight.
   std::optional<TrainState::Evaluated> best() const;
   // Whether this rank's thread is running. If no rank's is, advance() does not block.
   bool busy() const;
@@ -66,8 +66,9 @@ class Saver {
   Staging* staging_;
   World& world_;
   std::unique_ptr<Save> save_;
-  std::future<double>
-      work_;  // its seconds; the last member, so that its destructor waits before the others run
+  // The thread's work, which returns its seconds. The last member, so that its destructor waits before the
+  // others run.
+  std::future<double> work_;
 };
 
 }  // namespace flatshard

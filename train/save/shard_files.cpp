@@ -16,7 +16,7 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kBlock = ValueWriter::kBlock;
-constexpr int64_t kWidth = sizeof(float);  // of a value in a file
+constexpr int64_t kWidth = sizeof(float);  // bytes of a value in a file
 
 // A block on the host, as fp32 and in the shard's dtype.
 struct Block {
@@ -64,7 +64,7 @@ void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
 bool is_code(const Tensor& part) { return part.dtype == DType::u8; }
 int64_t stored_width(const Tensor& part) { return is_code(part) ? 1 : kWidth; }
 
-// Part of a shard on the host.
+// A part of a shard, in host memory.
 Tensor fetch_raw(const Tensor& part, Block& block, Stream& stream) {
   if (!part.device.is_cuda()) return part;
   const Tensor here = block.like(part);
@@ -73,7 +73,7 @@ Tensor fetch_raw(const Tensor& part, Block& block, Stream& stream) {
   return here;
 }
 
-// Its values as fp32.
+// The values of a part of a shard as fp32, in host memory.
 const float* fetch(const Tensor& part, Block& block, Stream& stream) {
   const Tensor here = fetch_raw(part, block, stream);
   if (here.dtype == DType::f32) return here.as<float>();
@@ -84,7 +84,7 @@ const float* fetch(const Tensor& part, Block& block, Stream& stream) {
   return block.values.data();
 }
 
-// The choice between 8-bit and fp32 moments is made for a unit.
+// Advice about moments that differ only in being 8-bit or fp32, which is decided for each unit.
 std::string wrap_advice(const SafetensorsEntry& found, const SafetensorsSpec& expected) {
   const bool coded = expected.dtype == DType::u8 || found.dtype == safetensors_name(DType::u8);
   return coded && found.shape == expected.shape
@@ -226,7 +226,7 @@ void read_shards(TensorFolderReader& source, const ShardFiles& files, const Shar
 void collect_sums(World& world, const std::vector<BlockSums*>& files) {
   size_t next = world.rank() == 0 ? files.size() : 0;
   world.collect(
-      [&] {  // the number of a file, a space, and the sums
+      [&] {  // a text is the number of a file, a space, and its sums
         std::string mine;
         while (mine.empty() && next < files.size()) mine = files[next++]->packed();
         return mine.empty() ? "" : str(next - 1, ' ', mine);

@@ -4,12 +4,12 @@
 //   model        masters of the trained parameters, values of the frozen ones
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
-// The sets of moments are those that the optimizer's row declares (comm/optimizer_kinds.h). A moment of 8
-// bits is a U8 tensor of codes under the parameter's name, beside NAME.absmax with a value for every 256
-// elements (kernels/adamw8bit.h). Of a model with adapters, only what is trained is stored, and instead of
+// The sets of moments are declared by the optimizer's row (comm/optimizer_kinds.h). A moment of 8 bits is a
+// U8 tensor of codes under the parameter's name, beside NAME.absmax with a value for every 256 elements
+// (kernels/adamw8bit.h). For a model with adapters, only its trained parameters are stored, and instead of
 // model the first set is
 //   adapter_model   masters of the trained parameters, by PEFT's names
-// to which embedding and head are added if their vocabulary has grown, as PEFT does.
+// with embedding and head if their vocabulary has grown, as in PEFT.
 //
 // A rank's shard of a tensor is one range of it. Every rank writes and reads its own ranges, with memory for
 // one block.
@@ -29,7 +29,7 @@ namespace flatshard {
 
 struct ShardFiles {
   const char* stem;
-  bool weights;          // masters and frozen values; otherwise the states whose set is the stem
+  bool weights;          // masters and frozen values; false: the states named by the stem
   std::string adapts{};  // the family of the base, in the files of an adapter
   // The parameters it has tensors for, each with the optimizer of its unit; null in the set of weights.
   std::map<std::string, const OptimizerKind*> params{};

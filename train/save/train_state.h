@@ -18,7 +18,7 @@ namespace flatshard {
 
 // A change of a setting that affects what later steps compute. Values are TOML.
 struct RunChange {
-  int64_t step = 0;  // the last one before the change
+  int64_t step = 0;  // the last step before the change
   std::string key, from, to;
 };
 
@@ -40,25 +40,26 @@ struct TrainState {
   int64_t tokens = 0;     // target tokens trained on
   int64_t skipped_in_a_row = 0;
   double loss_scale = 1;
-  int64_t good_steps = 0;             // since the loss scale last changed
-  std::optional<double> eval_loss{};  // of the weights in this checkpoint
-  std::optional<Evaluated> best{};    // the lowest of all checkpoints so far, this one included
-  // Of all evaluations so far, saved or not (early_stop.h); older checkpoints have none.
+  int64_t good_steps = 0;             // finite steps since the loss scale last changed
+  std::optional<double> eval_loss{};  // evaluation loss of the weights in this checkpoint
+  std::optional<Evaluated> best{};    // lowest loss of all checkpoints so far, this one included
+  // The lowest loss of all evaluations so far, saved or not (early_stop.h); older checkpoints have none.
   std::optional<Evaluated> lowest_eval{};
-  std::optional<int64_t> evals_not_lower{};  // since then
+  std::optional<int64_t> evals_not_lower{};  // evaluations since lowest_eval
   // The next sequence, as an index in the order of an epoch; older checkpoints have none.
   std::optional<int64_t> data_epoch{}, data_sequence{};
-  std::vector<Source> sources{};                // if data.train names several files
-  int64_t lane_sequences = 0;                   // results depend on it
-  int64_t data_tokens = 0, data_documents = 0;  // of data.train
-  // Of data.train and data.eval (runtime/fingerprint.h), all files of each; older checkpoints have none.
+  std::vector<Source> sources{};                // the files of data.train, if it names several
+  int64_t lane_sequences = 0;                   // sequences in a lane, on which results depend
+  int64_t data_tokens = 0, data_documents = 0;  // size of data.train
+  // Fingerprints of data.train and data.eval (runtime/fingerprint.h), of all files of each; older checkpoints
+  // have none.
   std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
-  // Of the frozen weights of model.init_from, which a checkpoint of adapters does not contain.
+  // Fingerprint of the frozen weights of model.init_from, which a checkpoint of adapters does not contain.
   std::optional<std::string> base_fingerprint{};
-  int64_t ranks = 0;                            // that wrote it; any number can resume
+  int64_t ranks = 0;                            // number of ranks that wrote it; any number can resume
   std::map<std::string, std::string> config{};  // every key as TOML
-  std::vector<RunChange> changes{};             // at earlier resumes, in order
-  std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them
+  std::vector<RunChange> changes{};             // changes at earlier resumes, in order
+  std::vector<StepMetrics> log_history{};  // lines up to this step that add_line() of log_history.h keeps
 };
 
 std::string to_json(const TrainState& state);

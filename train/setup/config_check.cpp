@@ -51,7 +51,7 @@ void check_inputs(const Config& c, const HostPlace& place, Problems& problems) {
       !named_files(c.data.train).empty(),
       "data.train is \"\", must name a file to train on: tokens made by prepare, or a .jsonl or .txt file");
   problems.attempt([&] { check_length(c.train); });
-  if (place.rank != 0) return;  // other ranks read what the first one of a host has prepared
+  if (place.rank != 0) return;  // other ranks read the files that the first one of a host has prepared
   for (const NamedFile& file : named_files(c.data.train)) check_file("data.train", file.path, problems);
   for (const NamedFile& file : named_files(c.data.eval)) check_file("data.eval", file.path, problems);
   check_file("data.tokenizer", c.data.tokenizer, problems, download_advice(c.data.tokenizer));

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What keeps this build off GPUs, and what to do about it; or nothing.
+// Why this build cannot use GPUs, with the remedy; "" if it can.
 std::string obstacle_in_build() {
   if (!kCudaBuilt)
     return "this build has no CUDA backend: rebuild with -DFLATSHARD_CUDA=ON where nvcc is installed";

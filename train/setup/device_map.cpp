@@ -15,7 +15,7 @@
 namespace flatshard {
 namespace {
 
-// A part of the model: its layers [first, end), and what they hold.
+// A part of the model: its layers [first, end), with their work and bytes.
 struct Part {
   int first, end;
   double work = 0;
@@ -33,7 +33,8 @@ int64_t bytes_of(const ParamList& list) {
   return bytes;
 }
 
-// The parts that are to be divided: all but a tied embedding. What reads images is in one with the embedding.
+// The parts to divide: all except a tied embedding. The layers that read images form one part with the
+// embedding.
 std::vector<Part> parts_of(const Model& model, int64_t seq_len) {
   const std::vector<double> work = work_of_layers(model, seq_len);
   const int last = model.layer_count() - 1, blocks = model.embedding_layer() + 1,
@@ -72,7 +73,7 @@ bool is_below(const std::string& name, const std::string& prefix) {
 int stage_of(const Part& part, const Model& model, const std::map<std::string, double>& map,
              std::set<std::string>& used) {
   int stage = -1;
-  std::string of;  // the first parameter
+  std::string of;  // name of the part's first parameter
   for (int i = part.first; i < part.end; ++i)
     for (const ParamSpec& spec : list_of(model, i).specs()) {
       const auto* best = static_cast<const std::pair<const std::string, double>*>(nullptr);
@@ -189,8 +190,8 @@ std::vector<int> even_ends(std::span<const double> sizes, int count) {
   std::vector<double> before(n + 1, 0);
   std::partial_sum(sizes.begin(), sizes.end(), before.begin() + 1);
   constexpr double kNone = std::numeric_limits<double>::infinity();
-  // best[k][i]: the largest sum where the first i parts are k ranges; from[k][i]: where the last of them
-  // begins.
+  // best[k][i]: the largest sum where the first i parts are k ranges; from[k][i]: the begin of the last of
+  // these ranges.
   std::vector best(ranges + 1, std::vector<double>(n + 1, kNone));
   std::vector from(ranges + 1, std::vector<size_t>(n + 1, 0));
   best[0][0] = 0;

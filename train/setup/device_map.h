@@ -1,16 +1,16 @@
 #pragma once
-// Which layers each pipeline stage owns: parallel.device_map. The parts of a model are its embedding with all
-// that reads images, its blocks, and its head with the last norm; none of them is ever split.
+// The layers that each pipeline stage owns: parallel.device_map. The parts of a model are its embedding with
+// all layers that read images, its blocks, and its head with the last norm; none of them is ever split.
 //
-//   auto             the smallest largest amount of work, in floating-point operations
+//   auto             the largest stage has as few floating-point operations as possible
 //   balanced         by bytes, as Hugging Face Accelerate counts: each stage but the last takes parts in
 //                    order up to total / stages + 1.25 x the largest part
-//   balanced_low_0   the same over stages - 1, and stage 0 takes only what the others leave
+//   balanced_low_0   the same over stages - 1, and stage 0 takes only the parts that others leave
 //   sequential:SIZE  each stage but the last takes parts in order up to SIZE, such as 20GB
 //   a table          the stage of each prefix of parameter names; the longest prefix decides
 //
-// Sizes count two bytes per parameter, and 4-bit weights as they are stored. Each stage has a part at least.
-// Tied embeddings belong to the last stage, with the head; the others divide the blocks.
+// Sizes count two bytes per parameter, and 4-bit weights as they are stored. Each stage has at least one
+// part. Tied embeddings belong to the last stage, with the head; the other stages divide the blocks.
 
 #include <cstdint>
 #include <span>
@@ -25,7 +25,7 @@ class Model;
 // Divides parts of these sizes into `count` consecutive ranges, each with at least one part, such that the
 // largest sum is as small as possible. Returns the end of each range.
 std::vector<int> even_ends(std::span<const double> sizes, int count);
-// Fills devices with parts in order, each up to its limit; the last device takes all that is left. Returns
+// Fills devices with parts in order, each up to its limit; the last device takes the remaining parts. Returns
 // the end of each range, which may be empty.
 std::vector<int> filled_ends(std::span<const int64_t> sizes, std::span<const int64_t> limits);
 // The limits of the kinds balanced and balanced_low_0 for all devices but the last. `leaf_mean` is the mean
@@ -38,8 +38,8 @@ std::vector<int64_t> balanced_limits(std::span<const int64_t> sizes, int64_t lea
 std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int stages,
                             int chunks);
 
-// The floating-point operations of each layer of the model for one token of a training step; of a layer that
-// reads images, for one patch.
+// The floating-point operations of each layer of the model for one token of a training step; a layer that
+// reads images counts one patch.
 std::vector<double> work_of_layers(const Model& model, int64_t seq_len);
 
 }  // namespace flatshard

@@ -15,7 +15,7 @@ namespace {
 Action forward(int chunk, int64_t micro) { return {true, chunk, micro}; }
 Action backward(int chunk, int64_t micro) { return {false, chunk, micro}; }
 
-// The actions of one chunk whose backward passes start after `ahead` further forward passes.
+// The actions of one chunk. Its backward passes start after `ahead` further forward passes.
 std::vector<Action> alternating(int chunk, int64_t micro_steps, int64_t ahead) {
   std::vector<Action> actions;
   for (int64_t turn = 0; turn < micro_steps + ahead; ++turn) {
@@ -55,9 +55,9 @@ std::vector<Action> actions_without_embedding(const Pipeline& pipeline, int stag
   return alternating(chunks.front(), micro_steps, std::min(ahead, micro_steps - 1));
 }
 
-// Inserts the passes of the embedding among those of the last stage, which runs `lead` actions behind the
-// first one while the pipeline fills, and ahead of it while it drains: forward passes when the first stage
-// is about to need them, backward passes when its gradients should have arrived.
+// Inserts the passes of the embedding into the actions of the last stage. That stage runs `lead` actions
+// behind the first stage while the pipeline fills, and ahead of it while it drains: forward passes when the
+// first stage is about to need them, backward passes when its gradients should have arrived.
 std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<Action>& actions,
                                    int64_t micro_steps) {
   const int64_t lead = pipeline.schedule == PipelineSchedule::sequential ? 0 : pipeline.stages - 1;
@@ -148,7 +148,7 @@ int in_flight(const std::vector<Action>& actions, int chunk) {
 
 int partly_done(const std::vector<Action>& actions, const std::vector<int>& chunks) {
   const std::set<int> counted(chunks.begin(), chunks.end());
-  std::map<int64_t, size_t> done;  // by micro-batch
+  std::map<int64_t, size_t> done;  // backward passes done, by micro-batch
   size_t most = 1;
   for (const Action& action : actions) {
     if (action.forward || !counted.contains(action.chunk)) continue;
@@ -173,7 +173,8 @@ Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t micro_steps, i
     else
       for (int layer = chunk.end - 1; layer >= std::max(chunk.first, first_trained); --layer)
         visits.push_back({layer, false});
-    // Within a pass, and where a backward pass follows a forward pass.
+    // Units stay gathered between the layers of a pass, and from a forward pass to a backward pass right
+    // after it.
     const size_t first = schedule.first_visit.back();
     for (size_t i = std::max<size_t>(first, 1); i < visits.size(); ++i)
       if (i > first || visits[i - 1].forward) visits[i - 1].keep_for = visits[i].layer;

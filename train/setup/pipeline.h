@@ -28,7 +28,7 @@ namespace flatshard {
 class Model;
 
 struct Chunk {
-  int first, end;  // of the model's layers
+  int first, end;  // range of the model's layers
   int stage;
 };
 
@@ -42,21 +42,21 @@ struct Action {
 struct Pipeline {
   int stages = 1;
   PipelineSchedule schedule = PipelineSchedule::sequential;
-  std::vector<Chunk> chunks{};  // in the order of the model
+  std::vector<Chunk> chunks{};  // all chunks, in the order of the model
   bool embeds_apart = false;    // the first chunk is the embedding, and belongs to the last stage
 
-  int stage_of(int layer) const;  // that owns it
+  int stage_of(int layer) const;  // the stage that owns the layer
   bool owns(int stage, int layer) const { return stage_of(layer) == stage; }
   int last_chunk() const { return static_cast<int>(chunks.size()) - 1; }
-  // How many outputs of a chunk may wait to be sent: of an embedding apart, those that the first stage has
-  // not asked for yet.
+  // The most outputs of a chunk that may wait to be sent. A separate embedding keeps the outputs that the
+  // first stage has not asked for yet.
   int outputs_at_once(int chunk) const { return embeds_apart && chunk == 0 ? stages + 2 : 2; }
   bool trains(int chunk, int first_trained) const {
     return chunks[static_cast<size_t>(chunk)].end > first_trained;
   }
 };
 
-// Divides a model as the config says; micro_steps are those of a training step.
+// Divides a model as the config says; `micro_steps` is the number in a training step.
 Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t seq_len, int64_t micro_steps);
 
 // The actions of a stage in a training step. No layer below `first_trained` has a backward pass.
@@ -79,16 +79,16 @@ struct Visit {
 struct Pass {
   const Action& action;
   const Visit *first, *last;
-  const Visit* end_of_step;  // after the visits of all later actions
+  const Visit* end_of_step;  // end of the visits of all later actions
   const Visit* begin() const { return first; }
   const Visit* end() const { return last; }
 };
-// What a stage does in a step. The last layer of the model has no forward pass of its own: its backward
+// The work of a stage in a step. The last layer of the model has no forward pass of its own: its backward
 // pass computes the losses.
 struct Schedule {
   std::vector<Action> actions;
-  std::vector<Visit> visits;        // of all actions, in order
-  std::vector<size_t> first_visit;  // by action, and the number of all
+  std::vector<Visit> visits;        // visits of all actions, in order
+  std::vector<size_t> first_visit;  // index of each action's first visit, then the number of visits
 
   Pass pass(size_t action) const {
     return {actions[action], visits.data() + first_visit[action], visits.data() + first_visit[action + 1],
@@ -97,8 +97,8 @@ struct Schedule {
 };
 Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained);
 
-// The share of a step in which a stage is idle, if all stages work equally long: (S - 1) / (M + S - 1),
-// where chunks divide a micro-batch's work further.
+// The share of a step in which a stage is idle, if all stages work equally long: (S - 1) / (M + S - 1), where
+// M counts the micro-batches once for each chunk of a stage.
 double bubble_of(const Pipeline& pipeline, int64_t micro_steps);
 
 }  // namespace flatshard

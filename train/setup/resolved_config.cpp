@@ -4,7 +4,7 @@ namespace flatshard {
 
 Config resolved_config(const RunSetup& setup, int threads) {
   Config c = setup.config;
-  const int64_t vocab = c.model.vocab;  // before it is padded
+  const int64_t vocab = c.model.vocab;  // the vocabulary before padding
   c.model = setup.model;
   c.model.vocab = vocab;
   c.run.device = setup.device.is_cuda() ? DeviceChoice::cuda : DeviceChoice::cpu;

@@ -5,8 +5,9 @@
 
 namespace flatshard {
 
-// Means the same run with the setup's number of ranks, and `threads` per rank. What only data or a
-// measurement decides stays open: data.vocab = 0, data.chat_template = "", parallel.bandwidth_gbps = 0.
+// The result means the same run on the setup's number of ranks, with `threads` per rank. Values that only
+// data or a measurement decides stay open: data.vocab = 0, data.chat_template = "", parallel.bandwidth_gbps =
+// 0.
 Config resolved_config(const RunSetup& setup, int threads);
 
 }  // namespace flatshard

@@ -76,7 +76,7 @@ void check_records(const TokenFile& file, const AnswerLoss& loss) {
         "\" learns from ", wanted, ": make it again with prepare --records ", wanted);
 }
 
-// The tokens and patches of images are those of the model.
+// An Error unless the file's image tokens and patches match the model.
 void check_vision(const TokenFile& file, const VisionConfig& vision) {
   const ImageInput& input = file.image_input();
   const auto must_be = [&](const char* what, int64_t in_file, int64_t of_model) {
@@ -97,7 +97,7 @@ void check_vision(const TokenFile& file, const VisionConfig& vision) {
     must_be("scale_factor", input.rules.scale, vision.scale);
 }
 
-// Images are read as the model's folder says, and as they were when the tokens were made.
+// An Error unless the model reads the file's images as they were read when the tokens were made.
 void check_images(const TokenFile& file, const RunSetup& setup) {
   if (!file.has_images()) return;
   const std::string& path = file.path();
@@ -116,10 +116,10 @@ void check_images(const TokenFile& file, const RunSetup& setup) {
         input ? to_json(*input) : "", ": make it again with prepare");
 }
 
-// Files of one run must have the same tokenizer, as far as they tell.
+// An Error unless the files of a run have the same tokenizer, as far as they name it.
 void check_alike(const std::deque<TokenFile>& files) {
   constexpr const char* kRemedy = ": make both with the same tokenizer";
-  const TokenFile* known = nullptr;  // the first that names its tokenizer
+  const TokenFile* known = nullptr;  // the first file that names its tokenizer
   for (const TokenFile& file : files) {
     check(file.vocab() == files.front().vocab(), file.path(), " has a vocabulary of ", file.vocab(), ", ",
           files.front().path(), " one of ", files.front().vocab(), kRemedy);

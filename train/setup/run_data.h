@@ -10,7 +10,7 @@
 
 namespace flatshard {
 
-// Where a run's tokenizer is: data.tokenizer, or else the model folder; "" if the run has neither.
+// The folder of a run's tokenizer: data.tokenizer, or else the model folder; "" if the run has neither.
 std::string tokenizer_folder(const Config& config);
 
 // The records that a loss learns from.
@@ -21,21 +21,22 @@ struct RunData {
   // from another tokenizer, or if files are from different tokenizers.
   RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation);
 
-  // Opens the columns that the loss reads. Those of the reference are in these files, one for each.
+  // Opens the columns that the loss reads. `references` are the files with the reference's column, one for
+  // each token file.
   struct ReferenceFile {
     std::string path, identity;
   };
   void open_columns(const AnswerLoss& loss, const std::vector<ReferenceFile>& references);
-  // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"; also what packing lost.
-  // Of several files one line each, with its name and share, and a last line.
+  // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps", and the losses by
+  // packing. With several files, a line for each, with its name and share, and a last line.
   std::string describe() const;
-  // Whether sequences have places that are no targets by design: tokens that are not trained, or padding.
+  // Whether some positions of sequences are no targets by design: tokens that are not trained, or padding.
   bool has_untrained_places() const;
   int64_t token_count() const;
   int64_t document_count() const;
 
-  std::vector<std::string> names;  // of the files
-  std::deque<TokenFile> files;     // at fixed addresses
+  std::vector<std::string> names;  // names of the files
+  std::deque<TokenFile> files;     // a deque, so that their addresses are fixed
   std::vector<std::unique_ptr<const TokenColumn>> columns{};
   Data data;
   int64_t seq_len;

@@ -125,7 +125,8 @@ void divide_model(RunSetup& setup, Problems& problems) {
   problems.check(!setup.pipeline.embeds_apart || !model.config().vision,
                  "parallel.stages = ", setup.pipeline.stages,
                  " does not support models that read images with tied embeddings: set it to 1");
-  // Later micro-batches reach the head before earlier ones reach the embedding, which share a gradient.
+  // The head and the embedding share a gradient, and later micro-batches reach the head before earlier ones
+  // reach the embedding.
   problems.check(!setup.pipeline.embeds_apart || setup.batching.lane_steps == 1,
                  "train.lane_size = ", setup.config.train.lane_size,
                  " spans several micro-batches, which parallel.stages = ", setup.pipeline.stages,
@@ -133,7 +134,7 @@ void divide_model(RunSetup& setup, Problems& problems) {
                  setup.config.train.batch_size_per_device);
 }
 
-// `has_nccl`: of this build, or, in a plan for other machines, of the one that will train there.
+// `has_nccl`: whether this build has NCCL; a plan for unknown hosts assumes that their build has it.
 Transport transport_of(TransportChoice choice, Device device, int ranks, const std::string& shared_gpu,
                        bool has_nccl) {
   if (!device.is_cuda()) {
@@ -357,7 +358,7 @@ void check_sizes(const RunSetup& s, Problems& problems) {
                  ": raise train.lane_size");
 }
 
-// Coefficients are fp32 (kernels/adamw.h); those of AdamW's first update are the largest.
+// The coefficients of an update are fp32 (kernels/adamw.h); AdamW's first update has the largest ones.
 void check_learning_rate(const RunSetup& s, Problems& problems) {
   const OptimizerConfig& o = s.config.optimizer;
   const bool complete =

@@ -23,23 +23,23 @@ namespace flatshard {
 
 struct RunSetup {
   Config config;
-  ModelConfig model;  // resolved
+  ModelConfig model;  // config.model, resolved
   Batching batching;
   DType compute;
   UnitOptions units;
   WrapOptions wrap;
   RankGroups groups;
-  std::vector<int> hosts;  // of each rank, by number
+  std::vector<int> hosts;  // host of each rank, as a number
   Device device;
-  bool device_is_here;  // otherwise the setup is only good for a plan
+  bool device_is_here;  // false: the setup is only good for a plan
   Transport transport;
-  int64_t eval_sequences;  // per rank and evaluation batch
+  int64_t eval_sequences;  // sequences of a rank in an evaluation batch
   int64_t shard_bytes;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
-  int64_t max_patches = 0;  // of images in a sequence; 0: as many as its tokens stand for
+  int64_t max_patches = 0;  // most patches in a sequence; 0: as many as its tokens stand for
   std::vector<std::string> warnings{};
-  Pipeline pipeline{};                               // batching and groups are those of the ranks of a stage
-  std::shared_ptr<const Wrapping> units_of_model{};  // of all stages
+  Pipeline pipeline{};                               // batching and groups describe the ranks of one stage
+  std::shared_ptr<const Wrapping> units_of_model{};  // units of all stages
 
   bool has_adapters() const { return !model.adapters.empty(); }
 
@@ -49,18 +49,18 @@ struct RunSetup {
   // The ranks that share a rank's state, in order, and the ranks that own the same shard.
   std::vector<int> group_of(int rank) const;
   std::vector<int> replicas_of(int rank) const;
-  // Whether it holds for the members of any such group; asks for no group after that one.
+  // Whether `holds` is true for the members of any such group; stops at the first one.
   bool any_group(const std::function<bool(const std::vector<int>& members)>& holds) const;
   std::vector<int> hosts_of(const std::vector<int>& members) const;
   bool spans_hosts() const;
   bool may_use_two_levels() const;
   RankLevels levels_of(int rank) const;
-  bool uses_two_levels() const;  // any of its groups
-  // Why a group for which two levels would send less has one; "" if there is none.
+  bool uses_two_levels() const;  // whether any group of ranks does
+  // Why a group has only one level although two would send less; "" if there is no such group.
   std::string why_one_level() const;
 
   int64_t seq_len() const { return config.data.seq_len; }
-  // The most rows of a micro-batch of so many sequences.
+  // The most rows of a micro-batch of this many sequences.
   RowCounts most_rows(int64_t sequences) const;
   // The tokens of a sample, with its prompt.
   int64_t sample_length() const {
@@ -72,32 +72,32 @@ struct RunSetup {
     return config.log.samples.empty() ? seq_len() : std::max(seq_len(), sample_length());
   }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
-  // Tokens whose logits exist at once: of whole sequences, where the loss is that of whole answers.
+  // Tokens whose logits exist at once; with a loss of whole answers, a multiple of the sequence length.
   int64_t head_chunk() const {
     const int64_t chunk = config.train.head_chunk, S = seq_len();
     return config.loss.is_used() ? std::max<int64_t>(1, chunk / S) * S : chunk;
   }
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
-  double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
+  double peak_lr() const;  // optimizer.lr, scaled as optimizer.lr_scaling says
 };
 
-// The model of a run, with the parameters chosen that are trained and those that decay. `tables` as in Model.
+// The model of a run, whose parameters are marked as trained and as decayed. `tables` is that of Model.
 Model grouped_model(const RunSetup& setup, Arena& tables);
 
-// A rank's index among the ranks of its host, its GPU, and the host of every rank of the run, by number; none
-// if they are not known.
+// A rank's index among the ranks of its host, its GPU, and the host of every rank of the run, as numbers;
+// `hosts` is empty if they are not known.
 struct HostPlace {
   int rank = 0, ranks = 1;
   GpuPlace gpu{};
   std::vector<int> hosts{};
 };
-HostPlace place_of(World& world);  // to be called by all ranks
+HostPlace place_of(World& world);  // call on all ranks
 
-// A plan needs no GPU, and one for hosts that are not known assumes that they have NCCL.
+// A plan needs no GPU. A plan for unknown hosts assumes that they have NCCL.
 enum class Purpose { run, plan };
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose purpose = Purpose::run);
-// For this rank. To be called by all ranks.
+// The setup for this rank. Call on all ranks.
 RunSetup set_up(const Config& config, World& world, Purpose purpose = Purpose::run);
 
 // Sets the number of compute threads of this rank: run.threads, or its share of the processors.

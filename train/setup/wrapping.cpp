@@ -11,7 +11,7 @@
 namespace flatshard {
 namespace {
 
-// For each parameter in the model's order, the unit that a policy assigns; "" if none.
+// The unit that a policy assigns to each parameter, in the model's order; "" if none.
 using UnitNames = std::vector<std::string>;
 
 std::vector<std::string> names_of(const Model& model) {
@@ -64,7 +64,7 @@ UnitNames by_attention_and_mlp(const Model& model) {
     const std::vector<std::string> modules = modules_of(name);
     const size_t depth = block_depth(model);
     if (!in_block(model, name))
-      units.push_back(block_of(model.config(), name));  // of images, in one piece
+      units.push_back(block_of(model.config(), name));  // a block of the tower or the connector is one unit
     else
       units.push_back(modules.size() > depth + 1 ? modules[depth] : "");
   }
@@ -214,7 +214,8 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
   };
   size_t at = 0;
   for (size_t l = 0; l < model.param_lists().size(); ++l) {
-    const int embedding = model.embedding_layer(), at_layer = static_cast<int>(l);  // layers before blocks
+    // Before the blocks, list l is the list of layer l.
+    const int embedding = model.embedding_layer(), at_layer = static_cast<int>(l);
     const std::string where = at_layer < embedding          ? "images"
                               : at_layer == embedding       ? "first"
                               : at_layer == list_of_.back() ? "last"

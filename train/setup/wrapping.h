@@ -27,9 +27,9 @@ namespace flatshard {
 
 struct WrapOptions {
   WrapPolicy policy = WrapPolicy::block;
-  std::vector<std::string> patterns{};   // pattern: module patterns
-  int64_t size = 0;                      // size: minimum parameters of a unit
-  std::vector<std::string> replicate{};  // patterns of parameters
+  std::vector<std::string> patterns{};   // policy pattern: module patterns
+  int64_t size = 0;                      // policy size: minimum parameters of a unit
+  std::vector<std::string> replicate{};  // patterns of replicated parameters
 };
 
 class Wrapping {
@@ -71,13 +71,13 @@ class Wrapping {
   void find_first_trained_layer(const Model& model);
   void assign_roles();
 
-  std::vector<int> list_of_;  // by layer: the index of its parameter list in the model
+  std::vector<int> list_of_;  // index of each layer's parameter list in the model
   std::vector<ParamList> units_;
   std::vector<UnitRole> roles_;
   std::map<std::string, int> by_name_;
-  std::vector<std::vector<Place>> places_;  // by list
-  std::vector<std::vector<int>> units_of_;  // by list
-  std::vector<int> whole_index_;            // by unit
+  std::vector<std::vector<Place>> places_;  // indexed by parameter list
+  std::vector<std::vector<int>> units_of_;  // indexed by parameter list
+  std::vector<int> whole_index_;            // indexed by unit
   int first_trained_layer_ = 0;
 };
 

@@ -6,20 +6,20 @@ namespace flatshard {
 namespace {
 
 constexpr double kTile = 128;
-// Of the backward pass, two of three products are in the kernel of keys and values: it computes four of
-// seven.
+// The share of the backward pass in the kernel of keys and values, which computes four of seven products.
 constexpr double kProductsOfKeys = 4.0 / 7;
 
-// Numbers of a kernel: the part of the matrix peak that its products reach, and in how many keys' time a tile
-// begins and ends. From the cases of an H100 (bench/results/h100-2026-11-27/ops-bf16.json, 1,024 and 16,384
-// tokens); the other 20 are within 11 %.
+// Constants of a kernel: the part of the matrix peak that its products reach, and the time in which a tile
+// begins and ends, in units of a key's time. They are from the cases of an H100 with 1,024 and 16,384 tokens
+// (bench/results/h100-2026-11-27/ops-bf16.json); the other 20 cases are within 11 %.
 struct Kernel {
   double rate, setup;
 };
 constexpr Kernel kForward128{0.683, 524}, kForward64{0.524, 719};
 constexpr Kernel kBackward128{0.431, 457}, kBackward64{0.307, 358};
 
-// Smaller heads reach less: their exponentials take as long as their products.
+// The kernel for the heads of this op. Smaller heads reach less: their exponentials take as long as their
+// products.
 Kernel kernel_of(const OpCall& op) {
   const auto head = static_cast<double>(op.shape[4]);
   const bool forward = op.name == "attention_forward";
@@ -42,7 +42,7 @@ double flops_of_key(const OpCall& op) {
 }
 
 // The keys of a tile, on average and at most; the time of all tiles is in keys as well. The last tiles leave
-// multiprocessors idle, for half of the time of the longest on average.
+// multiprocessors idle, on average for half of the time of the longest tile.
 struct Keys {
   double mean, most;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What attention takes on a Hopper GPU, whose kernels give a tile of 128 queries, or of keys, to each
-// multiprocessor at a time.
+// The time of attention on a Hopper GPU, whose kernels give each multiprocessor one tile of 128 queries, or
+// of 128 keys, at a time.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace flatshard {
 // which a plan counts memory.
 double attention_flops(const OpCall& op, int64_t seq_len);
 
-// `matrix_rate` is that of the published peak.
+// `matrix_rate` is the published peak.
 double hopper_attention_seconds(const OpCall& op, int64_t seq_len, double matrix_rate,
                                 double multiprocessors);
 

@@ -23,7 +23,7 @@ std::map<int, int> awaited_records(const ReplayRow& row, const Recording& record
 std::vector<ReplayItem> carried_work(const ReplayRow& row, const Recording& recording,
                                      const std::vector<ReplayTimes>& before, double begin) {
   const std::map<int, int> awaited = awaited_records(row, recording);
-  std::vector<double> ends(static_cast<size_t>(row.streams), begin);  // of what is carried
+  std::vector<double> ends(static_cast<size_t>(row.streams), begin);  // ends of carried items, by stream
   std::vector<ReplayItem> carried;
   for (size_t i = 0; i < row.items.size(); ++i) {
     ReplayItem item = row.items[i];

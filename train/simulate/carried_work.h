@@ -1,6 +1,6 @@
 #pragma once
-// What a step leaves to the next one: exchanges that are still running when it begins, such as gathers of
-// updated weights.
+// The work that a step leaves to the next one: exchanges that are still running when the next one begins,
+// such as gathers of updated weights.
 
 #include <vector>
 
@@ -9,8 +9,8 @@
 
 namespace flatshard {
 
-// What carries over into a row that plays a step after one like it, whose items had the times `before`; this
-// one begins at `begin`.
+// The items that carry over into a row that plays a step after an equal step, whose items had the times
+// `before`. The step begins at `begin`.
 std::vector<ReplayItem> carried_work(const ReplayRow& row, const Recording& recording,
                                      const std::vector<ReplayTimes>& before, double begin);
 

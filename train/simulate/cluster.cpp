@@ -20,7 +20,7 @@ namespace flatshard {
 namespace {
 
 // Sources. Ring steps: the latencies of the protocol Simple in NCCL's cost model, src/graph/tuning.cc
-// (hwLatencies: NVLink 3.4 us, PCI 5.7 us, network 14 us). What a ring reaches of NVLink and of network
+// (hwLatencies: NVLink 3.4 us, PCI 5.7 us, network 14 us). Efficiency of a ring on NVLink and on network
 // cards: the ratios 0.81 and 0.96 with which that model meets the bus bandwidths that SimAI publishes for 8
 // to 1024 GPUs (aliyun/SimAI, calbusbw.cc and its tables of ring efficiency). PCIe: 0.8, assumed. A network
 // card of 400 Gbit/s carries 48.5 GB/s (calbusbw.cc).
@@ -35,7 +35,7 @@ constexpr int64_t kGpusOfSwitch = 2;
 // step.
 constexpr double kUpdateGbps = 50, kIssueUs = 4, kJitter = 0.005;
 
-// Bounds of the keys of a cluster file, wide enough for machines to come: of counts, of GB/s, of shares of a
+// Bounds of the keys of a cluster file, wide enough for future machines: of counts, of GB/s, of shares of a
 // rate, of microseconds, and of the deviations of a rank's speed.
 constexpr Bounds kCount{1, 1024}, kRate{1e-3, 1e5}, kShare{1e-3, 1}, kLatency{0, 1e5}, kDeviation{0, 1};
 
@@ -45,7 +45,7 @@ const toml::table& table_of(const toml::node& node, const std::string& path, con
   return *table;
 }
 
-// Reads the keys of a cluster file into their places; a key that it has no place for is an Error.
+// Reads the keys of a cluster file into a Cluster; an unknown key is an Error.
 class ClusterFile {
  public:
   ClusterFile(Cluster& cluster, std::string path) : cluster_(cluster), path_(std::move(path)) {}
@@ -77,7 +77,7 @@ class ClusterFile {
   }
 
  private:
-  // A number and its bounds. One that counts is a whole number.
+  // A number and its bounds. A count is a whole number.
   struct Key {
     std::variant<double*, int64_t*> number;
     Bounds bounds;
@@ -185,8 +185,8 @@ Cluster usual_cluster(const GpuModel& gpu) {
   c.gpus_per_switch = kGpusOfSwitch;
   c.update_gbps = kUpdateGbps;
   c.issue_us = kIssueUs;
-  // One card of 400 Gbit/s for each GPU with NVLink of Hopper's generation, 200 Gbit/s for Ampere's (DGX
-  // A100), and one card for a host of PCIe cards.
+  // Hosts with NVLink have a card for each GPU, of 400 Gbit/s in Hopper's generation and of 200 Gbit/s in
+  // Ampere's (DGX A100). Hosts of PCIe cards have one card.
   c.nics_per_node = c.nvlink ? 8 : 1;
   c.nic_gbps = gpu.link_gbps >= 450 ? kNicGbps : kNicGbps / 2;
   c.nic_efficiency = kNicEfficiency;

@@ -9,12 +9,12 @@ namespace {
 
 // The best kernels stream more than a plain copy does: AdamW reaches 1.16 of it (bench/results/cpu-zen4.md).
 constexpr double kMostOfCopies = 1.16;
-// Where nothing similar was timed: what most ops reach there.
+// The share of a copy's rate that most ops reach, for ops of which no similar one was timed.
 constexpr double kOfCopies = 0.85;
-// How far apart shapes are whose rates count a quarter: a factor of 1.3 in one extent. Otherwise the
-// many small products would outweigh the one of the same shape.
+// The distance of shapes at which a rate counts a quarter: a factor of 1.3 in one extent. With a larger one,
+// the many small products would outweigh the product of the same shape.
 constexpr double kNear = 0.07;
-constexpr int64_t kTransposes = 3;  // the flags of a product that choose its kernel
+constexpr int64_t kTransposes = 3;  // flags of a product that choose its kernel
 
 bool are_alike(const OpCall& a, const OpCall& b) {
   if (is_product(a.name))
@@ -23,7 +23,7 @@ bool are_alike(const OpCall& a, const OpCall& b) {
   return a.name == b.name && a.dtype == b.dtype;
 }
 
-// The square of the distance of their shapes, in logarithms.
+// The squared distance of the shapes of two ops, in logarithms.
 double distance(const OpCall& a, const OpCall& b) {
   double sum = 0;
   for (size_t i = 0; i < (is_product(a.name) ? size_t{3} : a.shape.size()); ++i) {
@@ -44,7 +44,8 @@ double decoding_seconds(const CpuRates& rates, const OpCall& op) {
   return 0;
 }
 
-// Seconds for a unit of work: the mean of similar ops, of which nearer shapes count more. 0: there are none.
+// Seconds for a unit of work: the mean over similar ops, in which nearer shapes count more; 0 if there are
+// none.
 double seconds_of_unit(const CpuRates& rates, const OpCall& op) {
   double seconds = 0, weights = 0;
   for (const TimedOp& timed : rates.ops) {

@@ -1,6 +1,6 @@
 #pragma once
-// The time of an op of a rank on the CPU, from the times of ops of the same kind and other shapes that were
-// measured there.
+// The time of an op of a rank on the CPU, from the measured times of ops of the same kind and other shapes on
+// it.
 
 #include "train/simulate/op_times.h"
 

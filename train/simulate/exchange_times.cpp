@@ -92,7 +92,7 @@ Members members_of(const RunSetup& setup, int rank, const ExchangeCall& call) {
     const RankLevels levels = setup.levels_of(rank);
     return of_level(replicas ? levels.replicas : levels.group, all.reach, between);
   }
-  // Pipeline stages: the ranks with the same place in their stages.
+  // Communicators of pipeline stages have the ranks with the same place in their stages.
   const int place = setup.data_rank(rank), width = setup.groups.ranks;
   std::vector<int> members;
   if (call.peer >= 0)

@@ -1,6 +1,6 @@
 #pragma once
 // The time of an exchange between ranks over NCCL, from the model with which NCCL chooses its algorithms:
-// a constant, a term for each step of a ring, and the bytes over the slowest part of the way.
+// a constant, a term for each step of a ring, and the bytes divided by the slowest rate on the way.
 
 #include <string_view>
 
@@ -13,16 +13,16 @@ namespace flatshard {
 // The ranks of a communicator.
 struct Members {
   int ranks = 1;
-  int on_node = 1;   // of them, on a node
-  double reach = 1;  // nodes from the first to the last of them
+  int on_node = 1;   // members on each node
+  double reach = 1;  // nodes from the first member's to the last member's
 
   double nodes() const { return static_cast<double>(ranks) / on_node; }
 };
 
 struct ExchangeTime {
   double seconds = 0;
-  bool on_network = false;  // otherwise on links inside a node
-  double bus_gbps = 0;      // received or sent by a GPU, while it lasts
+  bool on_network = false;  // whether it is on the network; otherwise on links inside a node
+  double bus_gbps = 0;      // rate at which a GPU receives or sends, while it lasts
 };
 
 // The ranks with which `rank` makes a call.

@@ -7,8 +7,8 @@
 namespace flatshard {
 namespace {
 
-// From NVIDIA's data sheets and architecture white papers. Where a sheet gives rates with sparsity, half of
-// them; where it gives a link's rate of both directions together, half of that.
+// Figures of NVIDIA's data sheets and architecture white papers. If a sheet gives a rate with sparsity, or a
+// link's rate in both directions together, the table has half of it.
 constexpr GpuModel kGpuModels[] = {
     {"a10-24gb", 23028, 125, 31.2, 600, 32, 32, 72, 150, "NVIDIA A10"},
     {"a100-40gb", 40960, 312, 19.5, 1555, 300, 32, 108, 400, "NVIDIA A100-SXM4-40GB|NVIDIA A100-PCIE-40GB"},

@@ -1,5 +1,5 @@
 #pragma once
-// Published figures of GPUs, for plans made where there is none of them.
+// Published figures of GPUs, for plans made on machines without them.
 
 #include <cstdint>
 #include <string>
@@ -10,15 +10,15 @@ namespace flatshard {
 
 struct GpuModel {
   const char* name;      // h100-80gb
-  int64_t memory_mib;    // as nvidia-smi reports it
-  double matrix_tflops;  // dense products of bf16 or fp16 with fp32 sums; TF32 has half of it
-  double fp32_tflops;    // without tensor cores
+  int64_t memory_mib;    // memory as nvidia-smi reports it
+  double matrix_tflops;  // dense bf16 or fp16 products with fp32 sums; TF32 has half the rate
+  double fp32_tflops;    // fp32 rate without tensor cores
   double memory_gbps;
-  double link_gbps;  // received from another GPU of the host, over NVLink if there is one, otherwise PCIe
-  double host_gbps;  // received from host memory, over PCIe
+  double link_gbps;  // rate from another GPU of the host, over NVLink if there is one, else PCIe
+  double host_gbps;  // rate from host memory, over PCIe
   double multiprocessors;
-  double watts;                   // that it may take
-  const char* device_names = "";  // as CUDA reports them, separated by "|"
+  double watts;                   // power limit
+  const char* device_names = "";  // names that CUDA reports, separated by "|"
 
   int64_t memory_bytes() const { return memory_mib << 20; }
 };

@@ -10,19 +10,20 @@
 namespace flatshard {
 namespace {
 
-// A message between processes of a host, and between hosts over TCP: assumed.
+// The time of a message between processes of a host, and between hosts over TCP: assumed.
 constexpr double kMessageUs = 10, kNetworkMessageUs = 60;
 
 int ranks_on_host(const RunSetup& setup) {
   return static_cast<int>(std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front()));
 }
 
-// How many a rank has to itself: it may be allowed to use all of its host, as the other ranks there are.
+// The number of processors that a rank has to itself. It may be allowed to use all of its host, but so are
+// the other ranks there.
 double processors_of_rank(int ranks) {
   return std::min<double>(usable_processors(), static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks);
 }
 
-// The measured bandwidth is that of the slowest part of the way.
+// Sets the measured bandwidth, which is the rate of the slowest part of the way.
 void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
   if (bytes_per_second <= 0) return;
   const double gbps = bytes_per_second * 1e-9;
@@ -38,7 +39,7 @@ void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
 }
 
 // Other programs may have used the machine while the peak was measured, and not while ops were timed: the
-// peak is at least the rate of every product, and of those in attention.
+// peak is at least the rate of every product, and of the products in attention.
 double peak_of_products(const MeasuredRates& rates) {
   double peak = rates.products;
   for (const TimedOp& timed : rates.ops)
@@ -85,7 +86,7 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
     const GpuModel* const model = gpu_model_of_device(gpu);
     if (!model) return {};
     machines = usual_cluster(*model);
-    // So that the largest products have the measured rate.
+    // The peak is set so that the largest products have the measured rate.
     const double published = published_matrix_rate(*model, setup.compute, setup.config.precision.tf32);
     machines->gpu.matrix_tflops *= rates.products / (published * most_of_matrix_peak());
     if (rates.updates > 0) machines->update_gbps = rates.updates * 1e-9;
@@ -95,7 +96,7 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
   }
   machines->node_gpus = ranks_on_host(setup);
   set_bandwidth(*machines, setup, rates.exchanged);
-  machines->jitter_fixed = machines->jitter_step = 0;  // it is in what has been measured
+  machines->jitter_fixed = machines->jitter_step = 0;  // the measured rates include it
   return machines;
 }
 

@@ -19,11 +19,11 @@
 namespace flatshard {
 namespace {
 
-// Few rows as well: chunks of the head and short micro-batches have rates of their own.
+// Ops are timed with few rows, too: chunks of the head and short micro-batches have rates of their own.
 constexpr int64_t kTokens[] = {512, 256, 128, 64};
 constexpr int64_t kMostVocab = 2048;
-constexpr int kRounds = 5;  // after one that does not count
-// The widest model whose products take no longer in one round.
+constexpr int kRounds = 5;  // timed rounds, after one that does not count
+// The timed model has the largest of these widths with which the products of a round take at most kSeconds.
 constexpr int64_t kWidths[] = {512, 256, 128};
 constexpr double kSeconds = 0.2;
 
@@ -71,8 +71,8 @@ class SmallStep {
 
   void time_round() { run(stream_); }
 
-  // Every op with its median time, which another process that takes the processor does not change. The spans
-  // of an op in all rounds have the order of the recording.
+  // Every op with its median time, which does not change if another process takes the processor for a while.
+  // The spans of an op in all rounds have the order of the recording.
   std::vector<TimedOp> timed() const {
     std::vector<int> ops;
     for (const Recording::Item& item : recording_.items())
@@ -176,7 +176,7 @@ class SmallStep {
     stream.sync();
   }
 
-  // What a step does with all parameters: sums of lanes, the norm, the update, the decoding of 4-bit weights.
+  // The work of a step on all parameters: sums of lanes, the norm, the update, the decoding of 4-bit weights.
   void update(Stream& stream) {
     add(stream, {.y = gradient_, .a = gradient_, .b = first_moments_});
     sum_squares(stream, {.partials = squares_, .x = gradient_});
@@ -238,12 +238,12 @@ std::vector<TimedOp> time_ops(const RunSetup& setup, double products) {
   if (!setup.model.quantized.empty()) four_bit = setup.model.quantized.begin()->second;
   std::deque<SmallStep> steps;
   for (const int64_t tokens : kTokens) {
-    // A power of two, so that whole sequences fill the tokens.
+    // The context is a power of two, so that whole sequences fill the tokens.
     model.context = tokens;
     while (model.context > setup.seq_len()) model.context /= 2;
     steps.emplace_back(model, setup.compute, tokens, four_bit);
   }
-  // In turn, so that a machine whose speed changes slows all alike.
+  // The steps take turns, so that a change of the machine's speed affects all of them alike.
   for (int round = 0; round < kRounds; ++round)
     for (SmallStep& step : steps) step.time_round();
   std::vector<TimedOp> timed;

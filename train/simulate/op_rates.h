@@ -19,7 +19,7 @@ struct TimedOp {
 // images.
 std::vector<TimedOp> time_ops(const RunSetup& setup, double products);
 
-// The model that time_ops() runs: of this width, or of the run's if that is smaller.
+// The model that time_ops() runs: it has this width, or the run's if that is smaller.
 ModelConfig smaller_model(const ModelConfig& model, int64_t width);
 
 }  // namespace flatshard

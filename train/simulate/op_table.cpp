@@ -14,11 +14,11 @@
 namespace flatshard {
 namespace {
 
-// How far apart costs are whose factors count half: a factor of 1.3.
+// The distance of costs at which a measured factor counts half: a ratio of 1.3.
 constexpr double kNear = 0.07;
 
-// What tells calls of an op apart: its work, and how much of it there is for a byte. For attention that is
-// the length of the sequences.
+// The quantities that distinguish calls of an op: its work, and its work per byte, which for attention stands
+// for the length of the sequences.
 struct Cost {
   double work, intensity;
 };
@@ -39,12 +39,12 @@ std::vector<int64_t> numbers_in(const std::string& shape) {
   return numbers;
 }
 
-// Bounds of what a table says, so that no product of them overflows: of an extent, and of the seconds of a
-// call.
+// Bounds of the numbers in a table, so that no product of them overflows: of an extent, and of the seconds of
+// a call.
 constexpr int64_t kMostExtent = INT32_MAX;
 constexpr double kLeastSeconds = 1e-9, kMostSeconds = 3600;
 
-// The shape of an op that the times of op_time() depend on; false if the text is another.
+// Reads the part of an op's shape that op_time() depends on; false if the text has another form.
 bool parse_shape(const std::string& shape, OpCall& op) {
   const std::vector<int64_t> numbers = numbers_in(shape);
   const auto says = [&](const char* word) { return shape.find(word) != std::string::npos; };
@@ -53,7 +53,7 @@ bool parse_shape(const std::string& shape, OpCall& op) {
     const int64_t flags = (says("a^T") ? 1 : 0) + (says("b^T") || says("w^T") ? 2 : 0);
     op.shape = {numbers[0], numbers[1], numbers[2], flags};
   } else if (is_attention(op.name)) {
-    // Sequences * tokens x heads / heads of keys x extent of a head.
+    // The form is: sequences * tokens x heads / heads of keys x extent of a head.
     const size_t first = says("*") ? 1 : 0;
     if (numbers.size() < first + 4) return false;
     const int64_t documents = first > 0 ? numbers[0] : 1, rows = documents * numbers[first];
@@ -75,7 +75,7 @@ std::vector<MeasuredOp> read_op_table(const std::string& path, const Cluster& cl
   for (const nlohmann::json& item : json["cases"]) {
     check(item.is_object(), path, kWanted, "a case is not an object");
     const JsonReader reader(path, item);
-    if (!reader.has("seconds")) continue;  // skipped, or wrong
+    if (!reader.has("seconds")) continue;  // the case was skipped, or its result was wrong
     MeasuredOp found{.op = reader.text("op", ""), .dtype = reader.text("dtype", "")};
     const auto flops = item.find("flops");
     OpCall call{.name = found.op,

@@ -11,34 +11,35 @@
 namespace flatshard {
 namespace {
 
-// Products, from 14 of an H100 and from 30 of two traced steps of a model on an H200 (bench/results/h200.md),
-// which these numbers meet within 8 % (the root of the mean square). The part of the published peak that
-// products reach at most, and would reach in infinite depth if it did not limit them; the depth at which half
-// of that is reached.
+// Constants of matrix products, which meet 14 products of an H100 and 30 of two traced steps of a model on an
+// H200 (bench/results/h200.md) within 8 % (root mean square): the part of the published peak that products
+// reach at most, the part that they would reach at infinite depth without that limit, and the depth at which
+// they reach half of it.
 constexpr double kLargestProducts = 0.74, kInDepth = 0.9, kHalfDepth = 256;
-// The gradient of the input is faster, with the same products.
+// The product that makes the gradient of the input is faster by this factor.
 constexpr double kOfInputGradient = 1.06;
-// Of the time in which memory could carry the operands and the result, what is not hidden.
+// The part of the shorter of two times, of computing and of moving operands and result, that the longer one
+// does not hide.
 constexpr double kExposedMemory = 0.17;
-// Of few tiles the library divides the depth into parts, of this depth at least on average.
+// If there are few tiles, the library divides the depth into parts, of at least this depth on average.
 constexpr double kDepthOfPart = 2048;
-// Tiles of the library, and how their rates compare: a smaller tile reads its operands more often.
+// Tiles of the library, with their relative rates: a smaller tile reads its operands more often.
 struct Tile {
   double rows, columns, rate;
 };
 constexpr Tile kTiles[] = {{128, 256, 1.0}, {128, 128, 0.97}, {64, 128, 0.95}, {64, 64, 0.7}};
 
-// Of attention, the part of the matrix peak before Hopper, with heads of 128 (FlashAttention-2's published
-// rates on A100: 0.55 to 0.65 and 0.45 to 0.55, without a causal mask).
+// The part of the matrix peak that attention reaches on GPUs before Hopper, with heads of 128
+// (FlashAttention-2's published rates on A100: 0.55 to 0.65 and 0.45 to 0.55, without a causal mask).
 constexpr double kAttentionForward = 0.5, kAttentionBackward = 0.4;
 constexpr double kHalfHead = 64;  // extent of heads at which half of these rates is lost, relative to 128
 
-// What an op takes besides its products and bytes: the time between two events around it, less what the
-// events of all ops add to a step.
+// The time that an op takes besides its products and bytes: the time between two events around it, less the
+// time that the events of all ops add to a step.
 constexpr double kStartSeconds = 2e-6, kStartOfProduct = 4.5e-6;
-// Of ops that memory bounds: the part of the published bandwidth that they reach, and what their own kernels
-// before and after add to the start. Rounded, from cases of an H100 and traced steps on an H200
-// (bench/results/h100.md, h200.md); that of qk_norm_backward is assumed.
+// Constants of memory-bound ops: the part of the published bandwidth that they reach, and the time that their
+// further kernels add to the start. They are rounded, from cases of an H100 and traced steps on an H200
+// (bench/results/h100.md, h200.md); qk_norm_backward is assumed.
 struct MemoryOp {
   std::string_view name;
   double share, more_seconds = 0;
@@ -49,7 +50,7 @@ constexpr MemoryOp kMemoryOps[] = {
     {"fill", 0.9},
     {"rmsnorm_forward", 0.77},
     {"layernorm_forward", 0.77},
-    {"rmsnorm_backward", 0.76, 10e-6},  // whose sums over rows take a second kernel
+    {"rmsnorm_backward", 0.76, 10e-6},  // sums over rows take a second kernel
     {"layernorm_backward", 0.76, 10e-6},
     {"bias_backward", 0.76, 6e-6},
     {"qk_norm_forward", 0.6},
@@ -66,9 +67,9 @@ constexpr MemoryOp kMemoryOps[] = {
     {"dropout_backward", 0.69},
     {"dequantize_four_bit", 0.78},
     {"quantize_four_bit", 0.44},
-    {"adamw8bit", 0.45},  // whose codes take arithmetic
+    {"adamw8bit", 0.45},  // codes take arithmetic
 };
-// What such an op takes of the multiprocessors that a product beside it could use: assumed.
+// The share of the multiprocessors that such an op takes from a product beside it: assumed.
 constexpr double kProcessorsOfMemoryOps = 0.3;
 
 double attention_seconds(const GpuModel& gpu, const OpCall& op, int64_t seq_len, double matrix_rate) {

@@ -52,7 +52,7 @@ class Replay {
     std::vector<int> items;
     size_t next = 0;
     bool runs = false;  // items[next] has begun
-    bool owns = true;   // its progress is counted here, not in another row of the same meeting
+    bool owns = true;   // false: another row of the same meeting counts the progress
     double left = 0, rate = 1, free = 0;
     bool done() const { return next == items.size(); }
     int front() const { return items[next]; }
@@ -63,7 +63,7 @@ class Replay {
     std::vector<bool> recorded;
     double now = 0;
     int64_t version = 0;
-    int ended = 0;  // items
+    int ended = 0;  // number of ended items
   };
   struct Meeting {
     std::vector<std::pair<size_t, size_t>> arrived;  // row and stream
@@ -102,7 +102,7 @@ class Replay {
       if (item.kind == ReplayItem::Kind::record) state.recorded[static_cast<size_t>(item.number)] = false;
   }
 
-  // When the host has enqueued an item; kNever if that depends on work that has not ended.
+  // The time at which the host has enqueued an item; kNever if that depends on work that has not ended.
   double issued(size_t r, int index) const {
     const ReplayRow& row = rows_[r];
     if (row.in_order) return states_[r].ended == index ? 0 : kNever;
@@ -113,7 +113,7 @@ class Replay {
     return kNever;
   }
 
-  // Advances the work of a row to `time` and ends what is complete.
+  // Advances the work of a row to `time` and ends the complete items.
   void finish_until(size_t r, double time) {
     Row& row = states_[r];
     const double elapsed = time - row.now;
@@ -233,8 +233,8 @@ class Replay {
     return true;
   }
 
-  // What exchanges and copies leave to the kernels of a row, what these want together, and how many items
-  // share each other resource.
+  // The shares that exchanges and copies leave to the kernels of a row, the shares that the kernels want
+  // together, and the number of items that share each other resource.
   struct Shares {
     double processors = 1, memory = 1, wanted_processors = 0, wanted_memory = 0;
     std::array<int, 6> uses{};
@@ -249,7 +249,7 @@ class Replay {
       (kernel ? shares.wanted_processors : shares.processors) += (kernel ? 1 : -1) * running.processors;
       (kernel ? shares.wanted_memory : shares.memory) += (kernel ? 1 : -1) * running.memory;
     }
-    constexpr double kLeast = 0.1;  // kernels never stop
+    constexpr double kLeast = 0.1;  // kernels never stop: the least share
     shares.processors = std::max(shares.processors, kLeast);
     shares.memory = std::max(shares.memory, kLeast);
     return shares;

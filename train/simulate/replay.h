@@ -1,6 +1,7 @@
 #pragma once
 // Plays the streams of a step as events. A row stands for ranks that do the same work at the same time, such
-// as those of a pipeline stage, so the cost of a replay depends on the number of rows, not on that of ranks.
+// as those of a pipeline stage, so the cost of a replay depends on the number of rows, not on the number of
+// ranks.
 //
 // Items of a stream run one after another. Items of different streams run together and slow each other down
 // where they use the same resource: whenever one begins or ends, the rates of the others in its row change.
@@ -11,12 +12,12 @@
 
 namespace flatshard {
 
-// What an item keeps busy.
+// The resource that an item keeps busy.
 enum class Use : uint8_t {
   kernels,    // the multiprocessors or the memory of a GPU, or the compute threads of a CPU rank
   links,      // connections inside a host
   network,    // connections between hosts
-  to_device,  // the bus from the host, in either direction
+  to_device,  // the bus between host and device, in this direction
   to_host,
   host,  // work of the host's processors
 };
@@ -26,12 +27,14 @@ struct ReplayItem {
   Kind kind = Kind::work;
   Use use = Use::kernels;
   int stream = 0;
-  double seconds = 0;  // alone; of a meeting: from the moment at which the last row has arrived
-  double gap = 0;  // between the item before it and its begin, on a rank that runs compute work at the call
+  double seconds = 0;  // time alone; of a meeting: time after the last row has arrived
+  // The pause between the item before it and its begin, on a rank that runs compute work at the call.
+  double gap = 0;
   // The shares of the memory's rate and of the multiprocessors that it uses while it runs alone. Exchanges
   // and copies take theirs from kernels.
   double processors = 0, memory = 0;
-  // Of a record, the record that a wait waits for, or a meeting, which has an item in each of its rows.
+  // The number of a record, of the record that a wait waits for, or of a meeting, which has an item in each
+  // of its rows.
   int number = -1;
 };
 
@@ -40,19 +43,19 @@ struct ReplayRow {
   // The stream whose work runs at the call and so delays the calls after it, or -1 if work is only enqueued.
   int host_stream = -1;
   bool in_order = false;              // all work runs at the call, on every stream
-  double issue_seconds = 0;           // for the host to enqueue an item; items begin no earlier
-  std::vector<ReplayItem> items;      // in the order of the calls
-  std::vector<ReplayItem> carried{};  // before them, enqueued by the step before: carried_work.h
+  double issue_seconds = 0;           // time to enqueue an item; items begin no earlier
+  std::vector<ReplayItem> items;      // items in the order of the calls
+  std::vector<ReplayItem> carried{};  // earlier items, of the step before: carried_work.h
 };
 
+// The times of an item. A wait begins at the end of the item before it, a meeting at the arrival of its row.
 struct ReplayTimes {
-  double begin = 0,
-         end = 0;  // of a wait: from the end of the item before it; of a meeting: from the row's arrival
+  double begin = 0, end = 0;
 };
 
 struct Replayed {
-  double seconds = 0;                           // until the last item of all rows
-  std::vector<std::vector<ReplayTimes>> times;  // by row and item, without what is carried
+  double seconds = 0;                           // end of the last item of all rows
+  std::vector<std::vector<ReplayTimes>> times;  // times by row and item, without carried items
 };
 
 // An Error if the rows wait for each other forever.

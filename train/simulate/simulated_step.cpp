@@ -8,7 +8,7 @@
 namespace flatshard {
 namespace {
 
-// By the name of the stream that records what compute waits for.
+// The part to which a wait of compute counts, by the name of the stream that it waits for.
 double& waited(StepParts& parts, const std::string& stream) {
   if (stream == "gather") return parts.gathers;
   if (stream == "reduce") return parts.reductions;
@@ -87,7 +87,7 @@ Played play(const RunSetup& setup, const Cluster& cluster, const OpProfile& prof
   return result;
 }
 
-// The z of which a standard normal number is larger with probability q.
+// The z that a standard normal number exceeds with probability q.
 double upper_quantile(double q) {
   double low = -40, high = 40;
   for (int i = 0; i < 200; ++i) {
@@ -97,8 +97,8 @@ double upper_quantile(double q) {
   return (low + high) / 2;
 }
 
-// How much slower than the median the slowest of n ranks is, at the quantile u of steps, in deviations. The
-// logarithm of a rank's time is normally distributed, so that no rank takes less than none.
+// The distance of the slowest of n ranks from the median, at the quantile u of steps, in standard deviations.
+// The logarithm of a rank's time is normally distributed, so that no time is negative.
 double slowest_of(double n, double u) { return upper_quantile(-std::expm1(std::log(u) / n)); }
 
 }  // namespace
@@ -110,9 +110,9 @@ double StepParts::sum() const {
 SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile) {
   const Cluster shared = shared_bus(setup, cluster);
   const int64_t all = setup.batching.micro_steps, stages = setup.pipeline.stages;
-  constexpr int64_t kLongLane = 8;  // the end of a longer one hardly counts
+  constexpr int64_t kLongLane = 8;  // the end of a longer lane hardly counts
   const int64_t lane = setup.batching.lane_steps > kLongLane ? 1 : setup.batching.lane_steps;
-  // Rounds of as many micro-steps as a schedule or a lane repeats after.
+  // A round is the number of micro-steps after which a schedule or a lane repeats.
   const int64_t round = std::max(stages, lane), first = std::max<int64_t>(2, round),
                 second = first + std::max<int64_t>(1, round);
   SimulatedStep step;
@@ -131,8 +131,8 @@ SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const
     slower = extend(a.slower, b.slower);
     step.parts = extended(a.parts, b.parts, factor);
   }
-  // The part of the step that is as slow as the kernels. Slower kernels may happen to leave an exchange more
-  // room, or less, but no step ends earlier for it on average, nor takes more than all of it longer.
+  // The part of the step that is slowed as much as the kernels. Slower kernels may happen to help or delay an
+  // exchange, but on average no step ends earlier for it, or is slowed more than the kernels.
   const double part = std::clamp((slower - step.seconds) / (kSlower - 1), 0.0, step.seconds),
                deviation = std::hypot(cluster.jitter_fixed, cluster.jitter_step);
   const auto at = [&](double u) {

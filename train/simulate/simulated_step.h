@@ -11,22 +11,21 @@
 
 namespace flatshard {
 
-// Where the compute stream of the slowest stage spends a step.
+// The parts of a step on the compute stream of the slowest stage.
 struct StepParts {
-  double products = 0, attention = 0, others = 0, update = 0;  // work
-  // It waits for: gathered parameters, sums over ranks, other stages, copies from and to the host, work of
-  // the host, and for the host to enqueue work.
+  double products = 0, attention = 0, others = 0, update = 0;  // seconds of work
+  // Seconds of waits for gathered parameters, sums over ranks, other stages, copies from and to the host,
+  // work of the host, and for the host to enqueue work.
   double gathers = 0, reductions = 0, stages = 0, copies = 0, host = 0, launches = 0;
 
   double sum() const;
 };
 
 struct SimulatedStep {
-  double seconds = 0;                // of ranks that are equally fast
-  double p10 = 0, p50 = 0, p90 = 0;  // with jitter
+  double seconds = 0;                // time of a step if all ranks are equally fast
+  double p10 = 0, p50 = 0, p90 = 0;  // quantiles of the time with jitter
   StepParts parts{};
-  double exchanged =
-      0;  // seconds of exchanges of a rank of that stage, whether something waits for them or not
+  double exchanged = 0;  // seconds of a rank's exchanges in that stage, hidden or not
   double host_gb_per_second = 0;
 };
 

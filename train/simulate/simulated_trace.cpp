@@ -9,7 +9,7 @@
 namespace flatshard {
 namespace {
 
-// A picture of more micro-steps shows no single one.
+// A picture of more micro-steps would be too narrow to show one of them.
 constexpr int64_t kMostMicroSteps = 8;
 
 // Adds the spans of a row to a trace.
@@ -59,7 +59,7 @@ class SpanWriter {
   };
   struct Line {
     std::vector<Scope> open;
-    double end = 0;  // of the last work
+    double end = 0;  // end of the last work
   };
 
   Trace::Clock::time_point at(double seconds) const {

@@ -12,8 +12,8 @@
 namespace flatshard {
 
 struct SimulatedTrace {
-  std::vector<std::unique_ptr<Trace>> ranks;  // the first of each pipeline stage
-  std::string what;                           // of which ranks, and how much of a long step
+  std::vector<std::unique_ptr<Trace>> ranks;  // first rank of each pipeline stage
+  std::string what;                           // names the ranks, and the shown part of a long step
 };
 
 SimulatedTrace simulated_trace(const RunSetup& setup, const Cluster& cluster);

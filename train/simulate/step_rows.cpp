@@ -12,15 +12,15 @@
 namespace flatshard {
 namespace {
 
-// What a running exchange takes of the kernels beside it: of the multiprocessors, 16 of 132 on NVLink and 4
-// on a network (the channels that NCCL opens on H100); of the memory, its bytes are read and written once.
+// The shares that a running exchange takes from the kernels beside it: 16 of 132 multiprocessors on NVLink
+// and 4 on a network (the channels that NCCL opens on H100); in memory, its bytes are read and written once.
 constexpr double kProcessorsOfLinks = 0.12, kProcessorsOfNetwork = 0.03;
 constexpr double kMemoryPasses = 2;
-// With CUDA graphs the host enqueues a step as a whole, and every op starts sooner: 3,003 of a step take 48.2
-// instead of 52.2 ms on an H200 (bench/results/h200.md).
+// With CUDA graphs the host enqueues a step as a whole, and every op starts sooner: the 3,003 ops of a step
+// take 48.2 instead of 52.2 ms on an H200 (bench/results/h200.md).
 constexpr double kIssueInGraphUs = 0.5, kSavedInGraphUs = 1.4;
 
-// Numbers for what several rows do together.
+// Numbers the meetings of several rows.
 class Meetings {
  public:
   int of_message(const std::string& communicator, int from, int to, int count) {
@@ -151,7 +151,7 @@ class RowBuilder {
   const OpProfile& profile_;
   int stage_, rank_;
   Meetings& meetings_;
-  std::vector<OpTime> times_;  // by op of the recording
+  std::vector<OpTime> times_;  // time of each op of the recording
   std::map<std::tuple<std::string, std::string, int64_t, int>, ExchangeTime> exchanges_;
   std::map<std::tuple<std::string, int, int>, int> counts_;
   bool in_update_ = false;

@@ -18,12 +18,12 @@
 namespace flatshard {
 namespace {
 
-// Spans around others.
+// Whether a span with this name is around others.
 bool is_around(const std::string& name) {
   return name == "update" || name.starts_with("forward ") || name.starts_with("backward ");
 }
 
-// A call in which several ranks take part: each of them makes it as the same of its calls.
+// A call in which several ranks take part. It has the same `count` among the calls of each of them.
 struct Call {
   std::string communicator;
   int first, second;  // the first rank of a group, or the sender and the receiver of a message
@@ -31,7 +31,7 @@ struct Call {
   auto operator<=>(const Call&) const = default;
 };
 
-// One rank's side of it.
+// One rank's side of a call.
 struct Side {
   size_t row, item;
   double begin, end;
@@ -47,10 +47,10 @@ bool takes_time(const Recording::Item& item) {
   return item.kind == Recording::Kind::op || item.kind == Recording::Kind::exchange;
 }
 
-// Seconds by the number of the record.
+// The time of each record in seconds, by its number.
 using RecordTimes = std::map<int, double>;
 
-// The records from before a step, by what the step before recorded.
+// The times of the records from before a step, from the times that the step before recorded.
 RecordTimes of_step_before(const Recording& recording, const RecordTimes& recorded) {
   RecordTimes before;
   for (int record = 0; record < recording.first_record(); ++record)
@@ -77,7 +77,7 @@ class RowOfTrace {
     plan_run(setup_, rank_, &recording_);
     const auto& streams = recording_.streams();
     row_.streams = static_cast<int>(streams.size());
-    row_.in_order = setup_.ranks() == 1;  // as a run on one rank is
+    row_.in_order = setup_.ranks() == 1;  // a run on one rank is in order
     names_.resize(streams.size());
     for (const Recording::Item& item : recording_.items())
       if (takes_time(item)) names_[static_cast<size_t>(item.stream)].push_back(traced_name(recording_, item));
@@ -124,7 +124,7 @@ class RowOfTrace {
     const auto s = static_cast<size_t>(item.stream);
     const bool by_host = row_.in_order || item.stream == row_.host_stream;
     double& ready = by_host ? host_ready_ : ready_[s];
-    ready = std::max(ready, host_ready_);  // the host has enqueued it
+    ready = std::max(ready, host_ready_);  // the host enqueues it first
     if (!takes_time(item)) {
       if (item.kind == Kind::record)
         recorded_[item.index] = ready;
@@ -138,10 +138,10 @@ class RowOfTrace {
     const TracedSpan& span = traced_stream(s)->spans[next_[s]++];
     added.seconds = span.end - span.begin;
     added.number = -1;
-    const double late = std::max(0.0, span.begin - ready);  // as a thread is that shares its processor
+    const double late = std::max(0.0, span.begin - ready);  // the thread may share its processor
     if (by_host) {
       added.gap = late;
-    } else {  // before a meeting as well
+    } else {  // the delay is an item of its own, also before a meeting
       row_.items.push_back({.stream = item.stream, .seconds = late});
       measured_.push_back({ready - zero_, ready - zero_ + late});
     }
@@ -150,7 +150,7 @@ class RowOfTrace {
     row_.items.push_back(added);
     measured_.push_back({span.begin - zero_, span.end - zero_});
     if (item.kind != Kind::exchange) return;
-    row_.items.push_back({.stream = item.stream});  // what the rank takes longer than others
+    row_.items.push_back({.stream = item.stream});  // time that the rank takes longer than others
     measured_.push_back({span.end - zero_, span.end - zero_});
   }
 
@@ -171,20 +171,20 @@ class RowOfTrace {
   const TracedRank& traced_;
   size_t step_;
   double zero_;
-  double host_ready_;  // when the host can go on
+  double host_ready_;  // time at which the host can continue
   Calls& calls_;
   Recording recording_;
   ReplayRow row_;
   std::vector<ReplayTimes> measured_;
-  std::vector<std::vector<std::string>> names_;  // by stream
+  std::vector<std::vector<std::string>> names_;  // names of the items of each stream
   std::vector<size_t> next_;
-  std::vector<double> ready_;  // by stream: when its next item can begin, of others
+  std::vector<double> ready_;  // time at which the next item of each other stream can begin
   RecordTimes& recorded_;
   std::map<std::tuple<std::string, int, int>, int> counts_;
 };
 
-// The exchange itself lasts from the moment at which the last rank has come to the end on the first rank;
-// other ranks may take longer.
+// Makes each call a meeting. It lasts from the arrival of the last rank to its end on the first rank that has
+// ended; the other ranks take longer by the item after it.
 void meet(TracedStep& step, const Calls& calls) {
   int meetings = 0;
   for (const auto& [call, sides] : calls) {
@@ -208,7 +208,7 @@ void meet(TracedStep& step, const Calls& calls) {
 
 std::vector<TracedRank> read_trace(const std::string& path) {
   const auto json = parse_json<nlohmann::json>(read_whole_file(path, kMostTraceBytes + (1 << 20)));
-  std::map<std::pair<int, int>, std::string> names;  // of the streams, by rank and row
+  std::map<std::pair<int, int>, std::string> names;  // names of the streams, by rank and row
   std::map<int, std::map<std::string, TracedStream>> streams;
   std::map<int, TracedRank> ranks;
   for (const auto& event : json.at("traceEvents")) {

@@ -17,10 +17,10 @@ struct TracedSpan {
 };
 struct TracedStream {
   std::string name;
-  // Of all steps in the order of their begins, without those around others and waits.
+  // The spans of all steps in the order of their begins, without waits and spans around others.
   std::vector<TracedSpan> spans;
 };
-// What one rank did.
+// The work of one rank.
 struct TracedRank {
   std::vector<TracedSpan> steps;
   std::vector<TracedStream> streams;
@@ -33,10 +33,10 @@ std::vector<TracedRank> read_trace(const std::string& path);
 struct TracedStep {
   std::vector<ReplayRow> rows;
   std::vector<Recording> recordings;
-  std::vector<std::vector<ReplayTimes>> measured;  // by row and item; {0, 0} of records and waits
+  std::vector<std::vector<ReplayTimes>> measured;  // times by row and item; {0, 0} for records and waits
 };
-// Step `index` of the traced ones, but not the first, from the moment at which the first rank begins it. An
-// Error if the trace is of another run.
+// Step `index` of the traced steps, which must not be the first. Its times begin when the first rank begins
+// it. An Error if the trace is of another run.
 TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ranks, size_t index);
 
 }  // namespace flatshard

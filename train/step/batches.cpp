@@ -88,7 +88,7 @@ void Engine::sum_losses() {
 AnswerSums Engine::sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
                                     const AnswerFactors& factors) const {
   const int64_t S = setup_.seq_len();
-  return sums_of_answers({.dnll = losses,  // not written
+  return sums_of_answers({.dnll = losses,  // sums_of_answers() does not write it
                           .nll = losses,
                           .targets = inputs.host_targets(),
                           .inputs = inputs.host_answers(factors),

@@ -29,24 +29,24 @@ struct StepOrder {
   int64_t update;     // number of the update, from 1
   double lr;
   double loss_scale;
-  int64_t targets;         // in the global batch
-  AnswerCounts answers{};  // the same, for a loss of whole answers
-  double baseline = 0;     // of a loss that has one: max(0, the mean of gains())
+  int64_t targets;         // targets in the global batch
+  AnswerCounts answers{};  // answers in the global batch, for a loss of whole answers
+  double baseline = 0;     // baseline of a loss that has one: max(0, the mean of gains())
 };
 
 // The results of a step, once the device has finished.
 struct StepResult {
-  // Per local lane, in order; scaled by loss_scale / targets, or as factors_of() says. Zero except in the
-  // last stage.
+  // The loss of each local lane, in order; scaled by loss_scale / targets, or as factors_of() says. Zero
+  // except in the last stage.
   std::span<const double> lane_losses;
-  std::span<const double> sequence_losses;  // the same, of each sequence of these lanes
-  std::span<const AnswerSums> answers;      // the same, for a loss of whole answers
+  std::span<const double> sequence_losses;  // loss of each sequence of these lanes, likewise
+  std::span<const AnswerSums> answers;      // sums of each sequence, for a loss of whole answers
   double grad_norm;
-  bool finite;  // if false, nothing was updated
+  bool finite;  // false: nothing was updated
 };
 
-// The loss of one sequence in an evaluation, summed over its targets, and what a loss of whole answers sums,
-// by factors of 1; zero except in the last stage.
+// The loss of one sequence in an evaluation, summed over its targets, and the sums of a loss of whole
+// answers, with factors of 1; zero except in the last stage.
 struct SequenceLoss {
   double sum, targets;
   AnswerSums answers{};
@@ -62,55 +62,58 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialize();  // with random values from the seed
+  void initialize();  // sets random values from the seed
   void initialize(const InitialValues& values);
-  // Resuming from a checkpoint instead: load_shards() zeroes the padding of every unit's shards and has
-  // `load` fill them on the host; publish_all(), once all ranks have loaded, gathers the parameters.
+  // The alternative when the run resumes from a checkpoint: load_shards() zeroes the padding of every unit's
+  // shards and has `load` fill them on the host; publish_all(), once all ranks have loaded, gathers the
+  // parameters.
   void load_shards(const std::function<void(size_t unit)>& load);
   void publish_all();
   StepResult step(const Data& data, const StepOrder& order);
   // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch, double baseline = 0);
-  // What answers to other prompts have gained over the reference, summed for each local lane of a step; zero
+  // The gains over the reference of answers to other prompts, summed for each local lane of a step; zero
   // except in the last stage.
   std::vector<double> gains(const Data& data, int64_t data_step);
-  // The losses of all places of these sequences; zero except in the last stage, and where there is no target.
+  // The losses of all tokens of this rank's sequences in an evaluation batch; zero except in the last stage,
+  // and where there is no target.
   std::vector<float> target_losses(const Data& data, int64_t batch);
   // Continues each prompt, whose images are read as `image_input` says, by its likeliest tokens, until one of
-  // `ends` or RunSetup::sample_length() tokens with the prompt. Every rank computes all texts, of which the
-  // last stage has the tokens: share() makes them known to all, and ends the work if it returns false. Texts
-  // do not depend on the number of ranks.
+  // `ends` follows or the text with the prompt has RunSetup::sample_length() tokens. Every rank computes all
+  // texts, but only the last stage has the tokens: share() makes them known to all ranks, and ends the work
+  // if it returns false. Texts do not depend on the number of ranks.
   using ShareTokens = std::function<bool(std::span<int32_t> tokens)>;
   std::optional<std::vector<Tokens>> continue_texts(std::span<const TextPrompt> prompts,
                                                     const std::optional<ImageInput>& image_input,
                                                     std::span<const int32_t> ends, const ShareTokens& share);
-  // Run the largest step and evaluation on planning arenas; of a long step, about kPlannedMicroSteps
-  // micro-steps. A recording gets a step that follows the end of another, and lasts until the next can begin.
+  // The plan methods run the largest step and evaluation on planning arenas; a long step is cut to about
+  // kPlannedMicroSteps micro-steps. A recording gets a step that follows the end of another, and lasts until
+  // the next can begin.
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
-  void plan_update();  // its end
+  void plan_update();  // the end of a step
   int64_t planned_micro_steps() const;
   void plan_evaluation();
   void plan_samples();
-  // The same for the remaining collectives: initialization, and the gathering of unsharded masters.
+  // Plans the remaining collectives: initialization, and the gathering of unsharded masters.
   void plan_first_and_last_values();
 
   Model& model() { return model_; }
   std::vector<ShardedUnit>& units() { return units_.all(); }
   const std::vector<ShardedUnit>& units() const { return units_.all(); }
   const Wrapping& wrapping() const { return units_.wrapping(); }
-  const Wrapping& whole_wrapping() const { return whole_; }  // of all stages
+  const Wrapping& whole_wrapping() const { return whole_; }  // units of all stages
   FlatLayout trainable_layout(const ParamList& unit) const {
     return FlatLayout::trainable(unit, setup_.groups.size, setup_.groups.count());
   }
   const UnitOptions& unit_options() const { return setup_.units; }
-  const Schedule& schedule() const { return schedule_; }            // of a step
-  int most_in_flight() const { return buffers_.most_in_flight(); }  // micro-batches in this stage, at most
+  const Schedule& schedule() const { return schedule_; }            // schedule of a step
+  int most_in_flight() const { return buffers_.most_in_flight(); }  // most micro-batches in this stage
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
   int rank() const { return rank_; }
-  int data_rank() const { return setup_.data_rank(rank_); }  // in its stage
-  // How long compute has waited for communication so far.
+  int data_rank() const { return setup_.data_rank(rank_); }  // rank within its stage
+  // The time for which compute has waited for communication so far.
   double waited_seconds() const { return streams_.waited_seconds(); }
   // Whether this rank writes its shard of the unit to a checkpoint: replicas of a shard alternate by unit.
   bool writes_unit(size_t unit) const {
@@ -132,7 +135,7 @@ class Engine {
   void prefetch_next_step();
   void update(const StepOrder& order);
   void replay_micro_step(const Schedule& schedule, size_t micro);
-  // Whole layers, in the backward pass.
+  // Whether the backward pass recomputes whole layers.
   bool recomputes() const { return setup_.config.train.recompute == Recompute::full; }
 
   // pipeline_step.cpp
@@ -149,7 +152,7 @@ class Engine {
     Layer& layer;
     Context context;
     const RowCounts& rows;
-    Tensor x;  // its input
+    Tensor x;  // input of the layer
   };
   void read_batches(const Data& data, int64_t data_step);
   Lane lane_of(const Action& action, int layer, int lane);
@@ -166,7 +169,8 @@ class Engine {
   void measure_lanes();
 
   // evaluation_step.cpp
-  // Calls take(inputs, losses) with those of an evaluation batch, on the host.
+  // Calls take(inputs, losses) with the inputs of an evaluation batch and its losses on the host, in the last
+  // stage only.
   template <class Take>
   void measure(const Data& data, int64_t batch, bool has_answers, Take&& take);
   void forward_only(Context& c, const RowCounts& rows, const RowCounts& most) {
@@ -200,13 +204,13 @@ class Engine {
   Pipe pipe_;
 
   Tensor target_weights_;           // weight of each token's loss
-  std::vector<LaneInputs> inputs_;  // per local lane, in the order of micro-steps
-  std::vector<RandomDraw> draws_;   // their random numbers
+  std::vector<LaneInputs> inputs_;  // inputs of each local lane, in the order of micro-steps
+  std::vector<RandomDraw> draws_;   // random numbers of each local lane
   Mirror losses_;                   // (lane, token)
-  AnswerFactors factors_;           // of the step, for a loss of whole answers
+  AnswerFactors factors_;           // factors of the step, for a loss of whole answers
   Mirror norm_, nonfinite_;
   std::vector<double> lane_losses_, sequence_losses_;
-  std::vector<AnswerSums> answers_;  // of sequences
+  std::vector<AnswerSums> answers_;  // sums of each sequence
   std::vector<Graph> graphs_;        // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;
 };

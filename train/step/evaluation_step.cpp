@@ -72,16 +72,16 @@ std::vector<float> Engine::target_losses(const Data& data, int64_t batch_index) 
 
 namespace {
 
-// The output of a layer, in memory for that of any layer.
+// The output of a layer, in a buffer for the output of any layer.
 struct Activations : PipeBuffer {
   Tensor room, tensor;
 };
 
 }  // namespace
 
-// Runs these layers, the first of them on `input` in its stage. The stage of the layer behind them, if there
-// is one, gets what they make for it in `output`. Two alternating buffers suffice: nothing is saved for a
-// backward pass. A message is received into the buffer that was sent last, which receive() waits for.
+// Runs these layers; the first one reads `input`. If another layer follows, the stage of that layer gets the
+// result in `output`, unless that is empty. Two alternating buffers suffice: nothing is saved for a backward
+// pass. A message is received into the buffer that was sent last, which receive() waits for.
 void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
                           const Tensor& input, const Tensor& output) {
   const ArenaScope scope(memory_.activations);
@@ -110,7 +110,7 @@ void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& mo
       for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < end; ++next)
         units_.prefetch(next, gather_);
       y.tensor = y.room.beginning(model_.output(i, rows));
-      if (i + 1 == model_.layer_count() && !c.logits.empty())  // those of the last rows
+      if (i + 1 == model_.layer_count() && !c.logits.empty())  // only the last rows have logits
         x.tensor = x.tensor.slice(rows.tokens - c.logits.shape[0], rows.tokens);
       model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
       units_.release(i, i + 1 < end ? i + 1 : kNoLayer, compute_);

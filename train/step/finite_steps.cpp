@@ -19,7 +19,7 @@ LossScale::LossScale(DType compute, const std::string& setting) : in_use_(comput
   if (setting == "dynamic") return;
   char* end = nullptr;
   const double number = std::strtod(setting.c_str(), &end);
-  // Its inverse is computed in fp32 as well.
+  // The inverse of the scale is computed in fp32, too.
   check(!setting.empty() && *end == '\0' && number >= 1 / kMostScale && number <= kMostScale,
         "precision.loss_scale is \"", setting, "\", must be \"dynamic\" or a number from ", 1 / kMostScale,
         " to ", kMostScale);

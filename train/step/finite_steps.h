@@ -22,7 +22,7 @@ class LossScale {
   double value() const { return value_; }
   bool in_use() const { return in_use_; }
   bool dynamic() const { return dynamic_; }
-  int64_t good_steps() const { return good_steps_; }  // since it last changed
+  int64_t good_steps() const { return good_steps_; }  // finite steps since the scale last changed
   // Restores the state of a checkpoint.
   void restore(double value, int64_t good_steps) {
     value_ = value;
@@ -40,7 +40,7 @@ class LossScale {
 // Counts the steps that made no update, for lack of targets or of finite gradients.
 class SkippedSteps {
  public:
-  // What a step measured. Every rank has the same values, so all of them fail or continue together.
+  // The measurements of a step. Every rank has the same values, so all of them fail or continue together.
   struct Outcome {
     int64_t step;  // the number of the update that it makes
     double loss, grad_norm;

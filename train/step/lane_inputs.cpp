@@ -25,7 +25,8 @@ LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& mem
       has_axes_(family(setup.model.family).rope_axes),
       most_(setup.most_rows(sequences)),
       rows_(most_) {
-  const int64_t most_documents = setup.mask_documents() ? tokens_ : sequences;  // boundaries, less one
+  // The number of boundaries, less one.
+  const int64_t most_documents = setup.mask_documents() ? tokens_ : sequences;
   text_ = Mirror(memory.staging,
                  memory.batch.alloc(DType::i32, {(has_axes_ ? 6 : 3) * tokens_ + most_documents + 1}));
   batch_ = text_in(text_.device);
@@ -61,7 +62,7 @@ Tensor LaneInputs::axes_in(const Tensor& space) const {
   return space.slice(3 * tokens_, 6 * tokens_).view({3, tokens_});
 }
 
-// Every part has room for the most rows, and is cut to these.
+// Every part has space for the most rows, and is cut to `rows`.
 ImageInputs LaneInputs::images_in(const Tensor& indices, const Tensor& patches, const RowCounts& rows) const {
   int64_t at = 0;
   const auto part = [&](int64_t most, int64_t size) {

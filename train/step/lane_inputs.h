@@ -1,7 +1,7 @@
 #pragma once
 // The inputs of one lane of a micro-batch, on the host and on the device: tokens, positions, targets and
-// boundaries, and for a model that reads images their patches and rows. There is room for the most that a
-// lane can have; the device batch is cut to what the last read filled.
+// boundaries, and for a model that reads images their patches and rows. The buffers have space for the
+// largest lane; the device batch is cut to the part that the last read filled.
 
 #include "model/context.h"
 #include "runtime/mirror.h"
@@ -14,20 +14,21 @@ namespace flatshard {
 class LaneInputs {
  public:
   LaneInputs() = default;
-  // Before the first read the batch is as large as it can be. Without answers, it has none for the loss.
+  // Before the first read the batch is as large as it can be. Without `has_answers` it has no inputs for a
+  // loss of whole answers.
   LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& memory, bool has_answers = true);
 
   // Reads the data of a lane and enqueues the copies to the device. The host tensors stay unchanged until the
   // next read.
   void read(const Data& data, int64_t data_step, int64_t lane, Stream& stream);
-  // On a planning stream: the copies of the largest read.
+  // Enqueues the copies of the largest read on a planning stream.
   void plan_read(Stream& stream) const;
 
-  const Batch& batch() const { return batch_; }          // on the device
-  const ImageInputs& images() const { return images_; }  // the same
+  const Batch& batch() const { return batch_; }          // the batch on the device
+  const ImageInputs& images() const { return images_; }  // the images on the device
   const RowCounts& rows() const { return rows_; }
   Tensor host_targets() const { return text_in(text_.host).targets; }
-  // Of a loss of whole answers: on the device, and on the host.
+  // The inputs of a loss of whole answers: on the device, and on the host.
   AnswerInputs answers(const AnswerFactors& factors) const { return answers_in(true, factors); }
   AnswerInputs host_answers(const AnswerFactors& factors) const { return answers_in(false, factors); }
 
@@ -39,13 +40,13 @@ class LaneInputs {
   void take_images(const ImageBatch& on_host, Stream& stream);
 
   std::optional<VisionConfig> vision_{};
-  std::optional<AnswerLoss> loss_{};  // of whole answers
+  std::optional<AnswerLoss> loss_{};  // set for a loss of whole answers
   int64_t tokens_ = 0;
   bool has_axes_ = false;
   RowCounts most_{}, rows_{};
   Mirror text_;               // tokens, positions, targets, positions on axes, boundaries
   Mirror patches_, indices_;  // indices: positions of patches, frames, rows, and moves
-  Mirror units_, values_;     // of answers
+  Mirror units_, values_;     // units and values of answers
   int64_t unit_count_ = 0;
   Batch batch_;
   ImageInputs images_{};

@@ -21,7 +21,7 @@ class LayerUnits {
 
   void prefetch(int layer, Stream& gather);
   ParamView acquire(int layer, Stream& compute);
-  // Releases the layer's units except those that layer `next` uses; kNoLayer at the end of a pass.
+  // Releases the layer's units, except units that layer `next` uses; kNoLayer at the end of a pass.
   void release(int layer, int next, Stream& compute);
   GradView grads(int layer, Stream& compute, int lane, int64_t micro);
   void reduce(int layer, Stream& compute, Stream& reduce, int64_t micro);
@@ -38,7 +38,7 @@ class LayerUnits {
   Wrapping wrapping_;
   UnitResources shared_;
   std::vector<ShardedUnit> units_;
-  std::vector<Tensor> values_;  // of the last requested layer, like
+  std::vector<Tensor> values_;  // values of the last requested layer; gradients_ likewise
   std::vector<Gradient*> gradients_;
 };
 

@@ -22,7 +22,7 @@ GatheredLosses gather_losses(World& world, const RunSetup& setup, std::span<cons
       const auto lane = static_cast<size_t>(micro_batch_of(setup.units, setup.groups, setup.data_rank(rank),
                                                            local / lanes, local % lanes)),
                  at = static_cast<size_t>(local);
-      in_order[lane] += values[local];  // 0 but in the last stage
+      in_order[lane] += values[local];  // 0 except in the last stage
       for (size_t row = 0; row < rows; ++row)
         gathered.sequences[lane * rows + row] += values[losses.size() + at * rows + row];
     }
@@ -62,7 +62,7 @@ double baseline_of(const AnswerSums& sums) { return std::max(0.0, sums.gain_of_o
 
 namespace {
 
-// Of the sums of all sequences, whose factors were 1.
+// The mean loss, from the sums of all sequences with factors of 1.
 double mean_loss(const AnswerLoss& loss, const AnswerSums& s) {
   const AnswerFactors factors = factors_of(loss, s.units, s.tokens, s.chosen_tokens, 1);
   return s.loss * static_cast<double>(factors.mean) - s.chosen * static_cast<double>(factors.sft);
@@ -80,7 +80,7 @@ std::optional<EvaluationLoss> evaluate_once(Engine& engine, const AnswerLoss& lo
   double sum = 0, targets = 0;
   AnswerSums answers;
   for (int64_t batch = 0; batch < data.steps_per_epoch(); ++batch) {
-    std::vector<double> mine;  // of each row {sum, targets, answers}, and whether to stop
+    std::vector<double> mine;  // {sum, targets, answers} of each row, and whether to stop
     for (const SequenceLoss& s : engine.evaluate(data, batch, baseline)) {
       mine.push_back(s.sum);
       mine.push_back(s.targets);

@@ -23,18 +23,18 @@ constexpr Purpose kPurposes[] = {
     {"transport", "host memory: GPU tensors in transit between ranks"},
 };
 
-// In host memory, pinned for asynchronous copies if the device is a GPU.
+// An arena in host memory, pinned for asynchronous copies if the device is a GPU.
 Arena host_arena(int purpose, Device device) {
   return Arena(kPurposes[purpose].name, Device::cpu(),
                device.is_cuda() ? Placement::pinned : Placement::plain);
 }
 
-// For what ranks exchange.
+// An arena for tensors that ranks exchange.
 Arena exchanged_arena(int purpose, Device device, bool shared) {
   return Arena(kPurposes[purpose].name, device, shared ? Placement::shared : Placement::plain);
 }
 
-// For shard data, which offload places in host memory.
+// An arena for shard data, which offload places in host memory.
 Arena shard_arena(int purpose, Device device, bool offload, bool shared) {
   return offload ? host_arena(purpose, device) : exchanged_arena(purpose, device, shared);
 }

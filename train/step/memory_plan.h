@@ -1,6 +1,6 @@
 #pragma once
-// All memory of a run, one arena per purpose. A planning pass constructs everything and counts the bytes;
-// commit() then allocates exactly that, and nothing is allocated afterwards.
+// The memory of all tensors of a run, one arena per purpose. A planning pass constructs everything and counts
+// the bytes; commit() then allocates exactly that, and a step allocates no tensor outside of it.
 
 #include <array>
 #include <deque>
@@ -16,13 +16,13 @@ namespace flatshard {
 struct MemoryRow {
   std::string name;
   int64_t bytes = 0;
-  std::string what;  // "" for the sum
+  std::string what;  // contents of the arena; "" for the sum
 };
 
 class MemoryPlan {
  public:
-  // With offload, shards, optimizer state and gradients are in host memory. `shared`: what ranks exchange is
-  // in memory that their GPUs share.
+  // With offload, shards, optimizer state and gradients are in host memory. `shared`: the tensors that ranks
+  // exchange are in memory that their GPUs share.
   explicit MemoryPlan(Device device, bool offload = false, bool shared = false);
 
   Arena parameters, gathered, optimizer, paged, gradients, exchange, activations, scratch, batch, tables;
@@ -30,8 +30,8 @@ class MemoryPlan {
   Arena staging;
   Arena transport;  // host memory: GPU tensors in transit between ranks
 
-  // The arena of a slot of activations: of a micro-batch in flight. The first is `activations`; a planning
-  // pass adds the others.
+  // The arena of an activation slot, which belongs to a micro-batch in flight. The first is `activations`; a
+  // planning pass adds the others.
   Arena& slot(size_t index);
 
   UnitArenas units() { return {parameters, gathered, optimizer, paged, gradients, exchange}; }
@@ -44,7 +44,7 @@ class MemoryPlan {
  private:
   std::array<Arena*, 12> all();
   std::array<const Arena*, 12> all() const;
-  int64_t peak_of(const Arena& arena) const;  // with all slots
+  int64_t peak_of(const Arena& arena) const;  // includes all slots
 
   bool offload_;
   std::deque<Arena> more_slots_;

@@ -48,8 +48,8 @@ int64_t Optimizer::groups_of(const NormOrder::Unit& unit) const {
   return partial_groups(group_.size(), {&chunks, 1});
 }
 
-// The last unit first, as its gradients are reduced first: the squares of one unit are summed while the next
-// is still being reduced.
+// The squares of the last unit are summed first, as its gradients are reduced first: the squares of one unit
+// are summed while the next is still being reduced.
 void Optimizer::measure(Stream& stream, double loss_scale) {
   const Tensor parts = mine_beside_shards_.view({mine_.size()});
   int64_t end = parts.size();

@@ -29,8 +29,8 @@ class Optimizer {
 
   // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient.
   void measure(Stream& stream, double loss_scale);
-  // Update number `step`, counted from 1, unit by unit; each is handed to `updated`. Changes nothing if the
-  // gradients are not finite.
+  // Makes update number `step`, counted from 1, unit by unit, and hands each unit to `updated`. Changes
+  // nothing if the gradients are not finite.
   void update(Stream& stream, double lr, int64_t step, const std::function<void(ShardedUnit& unit)>& updated);
 
   const Tensor& norm() const { return norm_; }            // (1) f32
@@ -47,13 +47,13 @@ class Optimizer {
   ShardPlacement& shards_;
   StatePages& pages_;
   NormOrder order_;
-  std::vector<int64_t> chunks_;  // of each unit, on a rank
+  std::vector<int64_t> chunks_;  // number of chunks of each unit on a rank
   Tensor by_rank_;               // partial sums of squares: (rank, unit, chunk)
-  Tensor own_groups_;            // sums of groups of them
-  Tensor by_stage_;              // with several stages: own_groups_ of each, all equally long
-  Tensor groups_;                // of the whole model, in the order of its units
+  Tensor own_groups_;            // sums of groups of these partial sums
+  Tensor by_stage_;              // own_groups_ of each of several stages, padded to one length
+  Tensor groups_;                // groups of the whole model, in the order of its units
   Tensor norm_, coefficient_, nonfinite_;
-  Tensor mine_;  // of by_rank_, this rank's part
+  Tensor mine_;  // this rank's part of by_rank_
   Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;
 };
 

@@ -1,6 +1,6 @@
 // A step with pipeline stages: the passes of step.cpp in the order of the schedule (train/setup/pipeline.h),
 // with messages between them. A rank's layers form one chunk, or several; a pass takes a micro-batch through
-// one of them. Activations go to the next chunk, gradients to the one before.
+// one of them. Activations go to the next chunk, gradients to the chunk before.
 
 #include "train/step/engine.h"
 
@@ -14,7 +14,7 @@ void Engine::accumulate_in_stages(const Schedule& schedule) {
     const Pass pass = schedule.pass(at);
     pass.action.forward ? forward_in_stage(pass) : backward_in_stage(pass);
   }
-  // What follows may use their memory.
+  // Later work may use the memory of the buffers.
   buffers_.each_buffer([&](PipeBuffer& buffer) { pipe_.wait_sent(compute_, buffer); });
 }
 
@@ -41,7 +41,8 @@ void Engine::forward_in_stage(const Pass& pass) {
   if (sends)
     pipe_.send(activations_from(action.chunk), stage_of(action.chunk + 1), compute_, buffers_.output(action),
                buffers_.message_between(action.chunk, buffers_.output(action)));
-  if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;  // until its backward pass
+  // The input of a trained chunk is kept until its backward pass.
+  if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(action);
 }

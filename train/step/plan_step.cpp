@@ -6,8 +6,8 @@
 
 namespace flatshard {
 
-// Later micro-steps need no more memory than the first ones, so only those are planned, in rounds of as many
-// as there are stages; unless all are in flight at once.
+// Later micro-steps need no more memory than the first ones, so only the first ones are planned, a multiple
+// of the number of stages, unless all are in flight at once.
 int64_t Engine::planned_micro_steps() const {
   const int64_t all = setup_.batching.micro_steps, S = setup_.pipeline.stages,
                 most = (kPlannedMicroSteps + 2 * (S - 1)) / S * S;

@@ -63,13 +63,13 @@ class Engine::TextPasses {
     }
     return likeliest(0);
   }
-  // Appends a token to each of these texts, which become those that follow.
+  // Appends a token to each of these texts, and replaces it with the token that follows.
   void append(std::span<const TextRows> texts, std::span<int32_t> tokens) {
     pass(texts, tokens);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = likeliest(static_cast<int64_t>(i));
   }
 
-  // Every shape of a pass, where it has the most keys.
+  // Plans a pass of every shape, with the most keys.
   void plan() {
     if (vision_) run_frame({});
     for (int64_t n = 1; n <= piece_for(capacity_); n *= 2) {
@@ -106,7 +106,7 @@ class Engine::TextPasses {
     check(places == rows, "a prompt has ", places, " image tokens, but its images have ", rows, " rows");
   }
 
-  // The layers that read images, on the frame that was written.
+  // Runs the layers that read images on the frame that was written.
   void run_frame(const Tensor& made) {
     frame_.upload(engine_.compute_);
     Context c = engine_.context(Batch{}, {}, engine_.memory_.activations);
@@ -116,7 +116,7 @@ class Engine::TextPasses {
 
   bool is_image(int32_t token) const { return token == vision_->image_token; }
 
-  // Writes which tokens of a piece are those of images. Returns how many.
+  // Writes which tokens of a piece are image tokens. Returns their number.
   int64_t write_places_of_images(std::span<const int32_t> piece) {
     int32_t* const place = inputs_.host.as<int32_t>() + image_places_at();
     int64_t count = 0;
@@ -128,7 +128,7 @@ class Engine::TextPasses {
   int64_t boundaries_at() const { return (1 + axes_) * most_rows_; }
   int64_t image_places_at() const { return boundaries_at() + 4 * kTextsAtOnce; }
 
-  // With these rows of images in the places that were written for them.
+  // Computes these rows, with `images` in the places that were written for them.
   void pass(std::span<const TextRows> rows, std::span<const int32_t> tokens, const Tensor& images = {}) {
     write_inputs(rows, tokens);
     enqueue(rows, images);
@@ -186,13 +186,13 @@ class Engine::TextPasses {
   std::array<ArenaScope, 3> scopes_;
   int64_t capacity_, most_rows_;
   std::optional<VisionConfig> vision_;
-  int64_t axes_;  // of positions
+  int64_t axes_;  // axes of positions
   KvCache cache_;
   Mirror inputs_;  // tokens, positions, boundaries of texts, places of images
   Mirror logits_;
   std::vector<TextAxes> axes_of_texts_;
   FrameInputs frame_;
-  Tensor image_rows_;  // of the text that is being read
+  Tensor image_rows_;  // image rows of the text that is being read
 };
 
 void Engine::plan_samples() {
@@ -206,7 +206,7 @@ std::optional<std::vector<Tokens>> Engine::continue_texts(std::span<const TextPr
   TextPasses passes(*this);
   std::vector<Tokens> texts(prompts.size());
   for (size_t first = 0; first < prompts.size(); first += kTextsAtOnce) {
-    std::vector<TextRows> rows;  // of the texts that continue
+    std::vector<TextRows> rows;  // rows of the texts that continue
     Tokens next;
     const auto continues = [&](const TextRows& row, int32_t token) {
       const size_t at = first + static_cast<size_t>(row.text);

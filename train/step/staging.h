@@ -12,8 +12,8 @@ namespace flatshard {
 // A rank's shard of a unit.
 struct Owned {
   const ShardedUnit* unit;
-  Tensor p;              // empty, as the state, if the unit has no trainable parameters
-  OptimizerState state;  // of unit->optimizer()
+  Tensor p;              // masters; empty, like the state, if nothing in the unit is trained
+  OptimizerState state;  // state of unit->optimizer()
   Tensor frozen;
 };
 

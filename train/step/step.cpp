@@ -1,4 +1,5 @@
-// One optimizer step, from tokens to updated weights, drawn here with sharded parameters and prefetching.
+// One optimizer step, from tokens to updated weights, drawn here for three blocks, without embedding and
+// head, with sharded parameters and prefetching.
 // G: gather of a unit's parameters, F, B: forward and backward pass of a layer, R: reduction, U: update.
 //
 //   gather  G0 G1  G2      G1  G0               G0 G1
@@ -52,8 +53,8 @@ void Engine::accumulate(const Schedule& schedule) {
   const ArenaScope scope(memory_.activations);
   buffers_.begin();
   if (setup_.pipeline.stages > 1) return accumulate_in_stages(schedule);
-  // Not in the first step: libraries allocate at their first call, which a capture does not allow. Nor in a
-  // traced one, in which the work is timed call by call.
+  // The first step is not replayed: libraries allocate at their first call, which a capture does not allow. A
+  // traced step is not replayed either, since its work is timed call by call.
   const bool replays = setup_.uses_graphs() && has_stepped_ && !compute_.times_kernels();
   for (size_t micro = 0; micro < schedule.actions.size() / 2; ++micro)
     replays ? replay_micro_step(schedule, micro) : micro_step(schedule, micro);
@@ -67,8 +68,8 @@ void Engine::micro_step(const Schedule& schedule, size_t micro) {
   buffers_.close(up.action);
 }
 
-// Each layer keeps its input, and what it saves for its backward pass; with full recomputation only the
-// input. The last layer has no forward pass: its backward pass computes the losses.
+// Each layer keeps its input, and the tensors that it saves for its backward pass; with full recomputation
+// only the input. The last layer has no forward pass: its backward pass computes the losses.
 void Engine::forward(const Pass& pass) {
   Arena& saved = buffers_.saved(pass.action);
   for (const Visit& visit : pass) {
@@ -96,7 +97,7 @@ void Engine::backward(const Pass& pass) {
     units_.prefetch(i, gather_);
     const ParamView p = units_.acquire(i, compute_);
     const TraceSpan span = compute_.span("backward", i);
-    if (ahead == BackwardPrefetch::pre) prefetch_after(visit, pass);  // before this layer's reduction
+    if (ahead == BackwardPrefetch::pre) prefetch_after(visit, pass);  // comes before this layer's reduction
     if (recomputes() || i == last) buffers_.mark(pass.action, i) = saved.mark();
     const int64_t mark = buffers_.mark(pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
@@ -121,7 +122,8 @@ void Engine::prefetch_after(const Visit& visit, const Pass& pass) {
   for (int64_t i = 1; i <= ahead; ++i) units_.prefetch((&visit)[i].layer, gather_);
 }
 
-// Gathers what the next step, or an evaluation before it, needs first, while units that are not are updated.
+// Gathers the units that the next step, or an evaluation before it, needs first, while the other units are
+// updated.
 void Engine::prefetch_next_step() {
   const std::vector<Visit>& visits = schedule_.visits;
   const size_t ahead =

@@ -14,14 +14,15 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, con
   for (int at = 0; at <= pipeline.last_chunk(); ++at) {
     ChunkBuffers& chunk = chunks_[static_cast<size_t>(at)];
     const int most_at_once = in_flight(schedule.actions, at);
-    if (most_at_once == 0) continue;                       // another stage's
-    const bool embeds = pipeline.embeds_apart && at == 0;  // keeps nothing for its backward pass
+    if (most_at_once == 0) continue;                       // the chunk belongs to another stage
+    const bool embeds = pipeline.embeds_apart && at == 0;  // it keeps nothing for its backward pass
     for (int i = 0; i < (embeds ? 1 : most_at_once); ++i)
       chunk.slots.push_back({static_cast<size_t>(slot_count_++)});
     in_flight_ += embeds ? 0 : most_at_once;
     const bool returns = std::any_of(schedule.actions.begin(), schedule.actions.end(),
                                      [&](const Action& a) { return a.chunk == at && !a.forward; });
-    // One more than are in flight, and two gradients: the next message arrives while the last one is in use.
+    // There is one input more than are in flight, and there are two gradients: the next message arrives while
+    // the last one is in use.
     if (at > 0) chunk.inputs.resize(static_cast<size_t>(most_at_once) + 1);
     if (at < pipeline.last_chunk()) chunk.outputs.resize(static_cast<size_t>(pipeline.outputs_at_once(at)));
     if (returns) chunk.gradients.resize(pipeline.stages > 1 ? 2 : 1);

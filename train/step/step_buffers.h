@@ -13,7 +13,7 @@
 
 namespace flatshard {
 
-// A tensor for each lane of a micro-batch, with room for the most rows that a lane can have.
+// A tensor for each lane of a micro-batch, with space for the most rows that a lane can have.
 struct LaneTensors : PipeBuffer {
   std::vector<Tensor> lanes;
 };
@@ -27,7 +27,7 @@ class StepBuffers {
 
   // The number of sets of layers that a lane needs.
   int slots() const { return recompute_ ? 1 : slot_count_; }
-  // The slots of activations.
+  // The most micro-batches in flight, over all chunks of the stage.
   int most_in_flight() const { return in_flight_; }
   // Allocates the rings. The arena `activations` is rewound after the step.
   void begin();
@@ -40,15 +40,15 @@ class StepBuffers {
   Tensor output_of(const Action& action, int layer, int lane, const RowCounts& rows) {
     return input_of(action, layer + 1, lane, rows);
   }
-  // The gradient of a layer's output, and then of its input.
+  // The gradient of a layer's output, which the layer replaces with that of its input.
   Tensor gradient_of(const Action& action, int layer, int lane, const RowCounts& rows);
   // The messages of an action's micro-batch: into and out of the chunk, and the gradient.
   LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
   LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }
   LaneTensors& gradient(const Action& a) { return ring(chunk(a).gradients, a); }
-  // What passes between a chunk and the next one, forward or back, in a buffer of either: the chunk's output
-  // of each lane, or its gradient, with the most rows. Buffers of gradients differ between chunks, since they
-  // have room for any layer of theirs; messages do not.
+  // The message between a chunk and the next one, forward or back, in a buffer of either: the chunk's output
+  // of each lane, or its gradient, with the most rows. Gradient buffers differ between chunks, since each has
+  // space for any layer of its chunk; messages do not.
   Message message_between(int chunk, const LaneTensors& buffer) const;
   template <class Visit>
   void each_buffer(Visit&& visit) {
@@ -57,7 +57,7 @@ class StepBuffers {
         for (LaneTensors& buffer : *ring) visit(buffer);
   }
 
-  // Where the layers of an action save tensors, and the offset at which those of a layer begin.
+  // The arena in which the layers of an action save tensors, and the offset at which a layer's tensors begin.
   Arena& saved(const Action& action) {
     return recompute_ ? memory_.activations : slot(action).arena(memory_);
   }
@@ -67,15 +67,15 @@ class StepBuffers {
 
  private:
   struct Slot {
-    size_t index;                  // among all slots
-    int64_t base = 0;              // of its arena
+    size_t index;                  // index among all slots
+    int64_t base = 0;              // begin of the slot in its arena
     std::vector<LaneTensors> x{};  // inputs of the chunk's layers after the first
-    std::vector<int64_t> marks{};  // by layer of the chunk
+    std::vector<int64_t> marks{};  // mark() of each layer of the chunk
     Arena& arena(MemoryPlan& memory) const { return memory.slot(index); }
   };
   struct ChunkBuffers {
     Chunk chunk;
-    Shape gradient{};                                           // the largest of its layers, and of its input
+    Shape gradient{};  // largest gradient of its layers and of its input
     std::vector<LaneTensors> inputs{}, outputs{}, gradients{};  // rings by micro-batch
     std::vector<Slot> slots{};
   };
@@ -93,7 +93,7 @@ class StepBuffers {
   DType dtype_;
   bool recompute_;
   MemoryPlan& memory_;
-  std::vector<ChunkBuffers> chunks_;  // of the pipeline; those of other stages are empty
+  std::vector<ChunkBuffers> chunks_;  // buffers of each chunk; empty for chunks of other stages
   int slot_count_ = 0, in_flight_ = 0;
 };
 

@@ -14,8 +14,8 @@
 namespace flatshard {
 namespace {
 
-// A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards. One by
-// the clock is too rare to reserve memory for it.
+// A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards. A
+// checkpoint by the clock is too rare to reserve memory for it.
 bool saves_from_copy(const RunSetup& setup) {
   return setup.config.checkpoint.async && saves_by_steps(setup.config.checkpoint);
 }
@@ -128,7 +128,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
   if (recording) {
     recording->pause(true);
-    engine.plan_update();  // of the step before
+    engine.plan_update();  // the update of the step before
     recording->pause(false);
   }
   CollectiveLog schedule;

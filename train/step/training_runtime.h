@@ -18,19 +18,19 @@ namespace flatshard {
 struct RunPlan {
   int64_t parameters = 0, trainable = 0;
   std::vector<MemoryRow> memory;
-  int64_t memory_bytes = 0;  // the sum
+  int64_t memory_bytes = 0;  // sum of `memory`
   int64_t host_bytes = 0;    // the part in host memory; on a CPU, all of it
-  int64_t nccl_bytes = 0;    // beside it on the GPU: an estimate, or in a run what NCCL has taken
+  int64_t nccl_bytes = 0;    // memory of NCCL, not in the sum: an estimate, or in a run measured
   bool nccl_is_measured = false;
   // The collectives of a step; at most the first Engine::kPlannedMicroSteps micro-steps.
   CollectiveLog schedule;
   FlopsPerToken flops{};
   UnitTable units;
   int in_flight = 1;        // micro-batches whose activations this rank keeps at once, over all its chunks
-  int64_t sent_bytes = 0;   // to other pipeline stages in a step
-  std::string products{};   // how their algorithms are chosen; known to a run on a GPU only
-  std::string attention{};  // the same
-  std::string transfers{};  // of NCCL, the same
+  int64_t sent_bytes = 0;   // bytes sent to other pipeline stages in a step
+  std::string products{};   // choice of product algorithms; set in a run on GPUs
+  std::string attention{};  // choice of attention kernels; set in a run on GPUs
+  std::string transfers{};  // NCCL's way of transfer; set in a run on GPUs
 };
 
 struct TrainingRuntimeOptions {
@@ -55,22 +55,23 @@ class TrainingRuntime {
  private:
   // The communicators of an engine.
   struct OwnedCommunicators {
-    OwnedCommunicators(const RunSetup& setup, int rank, World* world);  // without a world: for planning only
+    OwnedCommunicators(const RunSetup& setup, int rank, World* world);  // null world: for planning only
     Communicators refs() const { return {compute.ref(), gather.ref(), reduce.ref(), replicas.ref()}; }
     void log_to(CollectiveLog* log) const;
     void reserve_workspace(Arena& pinned) const;
     // Returns the device memory that the communicators take, connected as the plan needs them.
     int64_t connect(Device device) const;
-    std::string transfers() const;  // of registered memory
-    // What the ranks of a group write into one another's memory.
+    std::string transfers() const;  // describes the transfers of registered memory
+    // Registers the arenas that the ranks of a group exchange, so that they can write into one another's
+    // memory.
     std::vector<std::shared_ptr<void>> register_memory(const MemoryPlan& memory) const;
     struct Group {
       RankGroup ref() const { return between ? RankGroup(*inside, *between) : RankGroup(*inside); }
-      std::unique_ptr<Communicator> inside, between;  // between hosts; null if no group has two levels
+      std::unique_ptr<Communicator> inside, between;  // `between` hosts: null without two levels
     };
     Group compute, gather, reduce, replicas;
     std::optional<PipeCommunicators> pipe;
-    int64_t free_before = 0;  // on the device
+    int64_t free_before = 0;  // free device memory before the communicators exist
   };
   static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, const OwnedCommunicators& comms,
                          Recording* recording = nullptr);

@@ -45,8 +45,8 @@ struct Run {
   }
 };
 
-// How often in a step each sharded unit that is not kept is gathered: where a layer uses it that does not
-// follow one for which it is gathered.
+// The number of gathers of each unit in a step, if the unit is sharded and released after use: one for each
+// visit of a layer that uses it, unless the visit before kept it gathered.
 std::vector<int64_t> gathers_by_unit(const Wrapping& wrapping, const Schedule& schedule) {
   std::vector<int64_t> gathers(wrapping.units().size(), 0);
   const Visit* before = nullptr;

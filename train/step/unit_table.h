@@ -16,18 +16,18 @@ struct UnitRow {
   int64_t units = 1;
   // Totals over the units of the row:
   int64_t parameters = 0;
-  int64_t shard = 0;  // per rank, in elements of the compute dtype, including padding
+  int64_t shard = 0;  // elements of a rank's shard, in the compute dtype, with padding
   Traffic traffic{};  // bytes received by each rank per step
 };
 
 struct UnitTable {
   std::vector<UnitRow> rows;
   UnitRow all;
-  Bytes norm{};  // received per step for the gradient norm
+  Bytes norm{};  // bytes received per step for the gradient norm
   int64_t micro_steps = 1;
-  std::string warning{};  // if the wrap policy covers too few parameters, otherwise ""
+  std::string warning{};  // set if the wrap policy covers too few parameters
 
-  // Received by each rank per step.
+  // The bytes received by each rank per step.
   Bytes bytes() const {
     Bytes sum = norm;
     sum += all.traffic.gathered;
@@ -36,7 +36,7 @@ struct UnitTable {
   }
 };
 
-// Of a rank whose communicators have these levels.
+// The table of a rank whose communicators have these levels.
 UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup,
                      const RankLevels& levels);
 

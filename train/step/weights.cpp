@@ -41,7 +41,7 @@ Tensor on_host(const Tensor& values, Memory& workspace, Stream& stream) {
 
 }  // namespace
 
-// Independent of how parameters are wrapped into units.
+// The hash does not depend on how parameters are wrapped into units.
 std::string weights_hash(Engine& engine, World& world) {
   std::ostringstream mine;  // a line for each parameter of this stage
   Memory workspace;
@@ -61,7 +61,7 @@ std::string weights_hash(Engine& engine, World& world) {
            << hash_of(on_host(masters[i], workspace, engine.compute())) << '\n';
     unit.release(engine.compute());
   }
-  std::map<std::string, std::string> hashes;  // by name, of all stages
+  std::map<std::string, std::string> hashes;  // hashes of all stages, by parameter name
   for (const std::string& text : world.all_gather_texts(mine.str(), "weight hashes")) {
     std::istringstream lines(text);
     for (std::string name, digest; lines >> name >> digest;) hashes[name] = digest;

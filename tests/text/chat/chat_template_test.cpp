@@ -19,7 +19,7 @@ namespace {
 
 const SpecialTokens kTokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
 
-// The conversation of formats.md, section 8.
+// One message of each usual role.
 Conversation terse() {
   Conversation conversation;
   conversation.add("system", "You are terse.");

@@ -203,8 +203,8 @@ TEST_CASE("quantized weights have no masters, moments or gradients, and a block'
   CHECK(plan.parameters - plan.trainable == 68976648192);
   CHECK(plan.trainable == 103546880);
   const auto bytes = [&](const std::string& arena) { return test::planned_bytes(plan, arena); };
-  // Codes and scales of quantization.md 9.3, two bytes for all other parameters, and the tables of 560
-  // weights.
+  // Codes of half a byte; scales of a byte for every 64 codes, and of four bytes for every 256 of these
+  // scales; two bytes for all other parameters; and the tables of 560 weights.
   const int64_t codes = 34225520640, scales = 1086259200, others = 525606912,
                 tables = 560 * (16 + 256 + 1) * 4;
   const int64_t exact = (codes + scales + tables + 2 * (others + plan.trainable)) / 2;
