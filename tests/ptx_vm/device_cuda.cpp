@@ -135,6 +135,8 @@ std::vector<Finding> take_findings() {
   return std::exchange(found(), {});
 }
 
+void forget_last_error() { last() = {}; }
+
 int outcome(int code, const std::string& text) {
   if (!found().empty()) return cudaErrorIllegalAddress;
   if (code != cudaSuccess) last() = {code, text};

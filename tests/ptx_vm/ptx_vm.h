@@ -73,6 +73,8 @@ class ScopedOptions {
 void add_finding(Finding finding);
 const std::vector<Finding>& findings();
 std::vector<Finding> take_findings();
+// Resets the error that cudaGetLastError() returns.
+void forget_last_error();
 
 // Overrides the role of a cudaStream_t.
 void set_role(void* stream, WorkRole role);
