@@ -6,8 +6,8 @@
 #include "comm/trace_file.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
+#include "tests/train/simulate/traced_step.h"
 #include "train/report/trace_picture.h"
-#include "train/simulate/traced_step.h"
 
 using namespace flatshard;
 
@@ -36,9 +36,9 @@ std::vector<const Trace*> pointers(const SimulatedTrace& traced) {
   return traces;
 }
 
-const TracedStream& stream_of(const TracedRank& rank, const std::string& name) {
+const test::TracedStream& stream_of(const test::TracedRank& rank, const std::string& name) {
   return *std::find_if(rank.streams.begin(), rank.streams.end(),
-                       [&](const TracedStream& s) { return s.name == name; });
+                       [&](const test::TracedStream& s) { return s.name == name; });
 }
 
 }  // namespace
@@ -50,14 +50,14 @@ TEST_CASE("a simulated step is written as the trace of a run, from which its own
     const SimulatedTrace traced = simulated_trace(setup, h100());
     REQUIRE(traced.ranks.size() == static_cast<size_t>(stages));
     CHECK(write_trace("simulated_trace/trace.json", pointers(traced)));
-    const std::vector<TracedRank> ranks = read_trace("simulated_trace/trace.json");
+    const std::vector<test::TracedRank> ranks = test::read_trace("simulated_trace/trace.json");
     REQUIRE(ranks.size() == static_cast<size_t>(stages));
     const double seconds = simulate_step(setup, h100()).seconds;
-    for (const TracedRank& rank : ranks) {
+    for (const test::TracedRank& rank : ranks) {
       REQUIRE(rank.steps.size() == 1);
       constexpr double kDigits = 2e-9;  // of a trace
       CHECK(std::abs(rank.steps.front().end - seconds) < kDigits + 0.02 * seconds);
-      for (const TracedStream& stream : rank.streams)
+      for (const test::TracedStream& stream : rank.streams)
         for (size_t i = 1; i < stream.spans.size(); ++i)  // one after another
           CHECK(stream.spans[i].begin >= stream.spans[i - 1].end - kDigits);
     }

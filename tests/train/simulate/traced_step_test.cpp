@@ -1,7 +1,7 @@
 // Traced runs, replayed with the durations of their own spans and of the times between them: what a replay
 // adds is the order alone.
 
-#include "train/simulate/traced_step.h"
+#include "tests/train/simulate/traced_step.h"
 
 #include <sstream>
 
@@ -63,10 +63,10 @@ ReplayErrors errors_of(const test::Workshop& workshop, int ranks, const std::str
   const test::Finished run = workshop.train(ranks, kModel + options);
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const RunSetup setup = setup_of(workshop, ranks, kModel + options);
-  const std::vector<TracedRank> traced = read_trace(workshop.file("runs/traced/trace.json"));
+  const std::vector<test::TracedRank> traced = test::read_trace(workshop.file("runs/traced/trace.json"));
   ReplayErrors errors{.step = 1, .idle = 1};
   for (size_t index = 1; index < kSteps; ++index) {
-    const TracedStep step = traced_step(setup, traced, index);
+    const test::TracedStep step = test::traced_step(setup, traced, index);
     const Replayed replayed = replay(step.rows);
     double measured = 0, played = 0, idle = 0;
     for (size_t r = 0; r < step.rows.size(); ++r) {
@@ -120,7 +120,8 @@ TEST_CASE("the trace of another run is an error") {
   const test::Workshop workshop("other_trace");
   const test::Finished run = workshop.train(1, str(kModel, "--train.steps=5 --run.trace=3:4"));
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  const std::vector<TracedRank> traced = read_trace(workshop.file("runs/traced/trace.json"));
+  const std::vector<test::TracedRank> traced = test::read_trace(workshop.file("runs/traced/trace.json"));
   const RunSetup other = setup_of(workshop, 1, str(kModel, "--train.recompute=true"));
-  CHECK(test::error_of([&] { traced_step(other, traced, 1); }).find("another run") != std::string::npos);
+  CHECK(test::error_of([&] { test::traced_step(other, traced, 1); }).find("another run") !=
+        std::string::npos);
 }

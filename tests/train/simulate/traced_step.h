@@ -9,7 +9,7 @@
 #include "train/setup/run_setup.h"
 #include "train/simulate/replay.h"
 
-namespace flatshard {
+namespace flatshard::test {
 
 struct TracedSpan {
   std::string name;
@@ -39,4 +39,4 @@ struct TracedStep {
 // it. An Error if the trace is of another run.
 TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ranks, size_t index);
 
-}  // namespace flatshard
+}  // namespace flatshard::test

@@ -1,4 +1,4 @@
-#include "train/simulate/traced_step.h"
+#include "tests/train/simulate/traced_step.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,7 +15,7 @@
 #include "train/simulate/step_rows.h"
 #include "train/step/training_runtime.h"
 
-namespace flatshard {
+namespace flatshard::test {
 namespace {
 
 // Whether a span with this name is around others.
@@ -265,4 +265,4 @@ TracedStep traced_step(const RunSetup& setup, const std::vector<TracedRank>& ran
   return step;
 }
 
-}  // namespace flatshard
+}  // namespace flatshard::test
