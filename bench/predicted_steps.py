@@ -5,8 +5,9 @@
     bench/predicted_steps.py data/tiny.tok --ranks 2 --rounds 2 --turns 14 --seconds 0 --choices 30 --searches 10
     bench/predicted_steps.py data/tiny.tok --device cuda --ranks 1 --rounds 1 --seconds 2
 
-Every run simulates its own step before the first one and records it in metrics.jsonl. Rounds are interleaved: each
-runs all settings once. TOKENS is a token file of at most 2,048 different tokens, such as ./quickstart makes.
+Each run is planned first, on the same ranks: `train --plan --save` measures the machine and writes plan.json into the
+run folder. Rounds are interleaved: each plans and runs all settings once. TOKENS is a token file of at most 2,048
+different tokens, such as ./quickstart makes.
 
 With --choices, instead whether searches rank their settings as they are, each with rates that it measures anew; with
 several rounds also whether the measurements of two rounds rank them alike, which bounds what a prediction can reach.
@@ -136,7 +137,7 @@ def lines_of(path):
 
 
 class Run:
-    """A run that can be paused and continued; it has made its first step when it is constructed."""
+    """A run that can be paused and continued; it was planned and has made its first step when it is constructed."""
 
     def __init__(self, o, ranks, model, options):
         self.folder = tempfile.TemporaryDirectory()
@@ -144,7 +145,9 @@ class Run:
         self.command, environment = command_of(o, ranks, model, options, folder)
         self.ranks, self.metrics, self.log = ranks, folder / "run" / "metrics.jsonl", folder / "log"
         self.seconds = []  # of whole steps in all turns
+        self.plan = folder / "run" / "plan.json"
         with open(self.log, "wb") as log:
+            subprocess.run([*self.command, "--plan", "--save"], env=environment, stdout=log, stderr=log)
             self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
         self.wait_for(1)
 
@@ -187,12 +190,13 @@ class Run:
             self.process.terminate()  # mpirun ends its ranks
             self.send(signal.SIGCONT)
         self.process.wait()
-        lines, log = lines_of(self.metrics), self.log.read_text()
+        steps, log = self.steps(), self.log.read_text()
+        predicted = json.loads(self.plan.read_text())["seconds"] if self.plan.exists() else None
         self.folder.cleanup()
-        if not self.seconds:
-            print(f"{' '.join(self.command)}: made {len(lines)} steps\n{log}", file=sys.stderr, flush=True)
+        if not self.seconds or not predicted:
+            print(f"{' '.join(self.command)}: made {steps} steps\n{log}", file=sys.stderr, flush=True)
             return None
-        return json.loads(lines[0])["predicted_seconds"], statistics.mean(self.seconds)
+        return predicted, statistics.mean(self.seconds)
 
 
 def measure(o, ranks, all_settings):

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -69,6 +70,12 @@ class Trace {
   std::set<std::string, std::less<>> names_;  // interned span names
   std::vector<Span> spans_;
   int64_t name_bytes_ = 0;
+};
+
+// A step of one or several ranks, whose traces are in this process.
+struct StepTimeline {
+  std::vector<std::unique_ptr<Trace>> ranks;
+  std::string what;  // names the ranks: "simulated, of one rank"
 };
 
 }  // namespace flatshard

@@ -53,7 +53,7 @@ struct StepMetrics {
   // The time at which the step ended, in seconds since 1970, to the millisecond; and the time that the run
   // has taken until then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
-  // The step_seconds that the simulator predicted, in the first line after a start.
+  // The step_seconds of the plan that was saved for the run, in the first line after a start.
   std::optional<double> predicted_seconds{};
   std::optional<double> exposed_comm_seconds{};  // several ranks on CPUs: compute waited for communication
   std::optional<double> save_seconds{};          // pause of training for checkpoints

@@ -12,7 +12,6 @@
 #include "comm/world.h"
 #include "runtime/trace.h"
 #include "train/config/trace_steps.h"
-#include "train/simulate/simulated_trace.h"
 
 namespace flatshard {
 
@@ -21,8 +20,8 @@ class RunTrace {
   // Collective. Writes into `folder`; without steps it does nothing. An Error if the run ends before them.
   RunTrace(const std::optional<TraceSteps>& steps, std::string folder, int64_t total_steps, World& world);
 
-  // The simulated step, which the picture shows below the real one; needed on rank 0 only.
-  void compare_with(std::optional<SimulatedTrace> predicted) { predicted_ = std::move(predicted); }
+  // A predicted step, which the picture shows below the real one; needed on rank 0 only.
+  void compare_with(StepTimeline predicted) { predicted_ = std::move(predicted); }
   // The trace for the streams to record into; null without steps.
   Trace* trace() { return steps_ ? &trace_ : nullptr; }
   // Call them around every step, with its data_step.
@@ -44,7 +43,7 @@ class RunTrace {
   std::string folder_;
   World& world_;
   Trace trace_;
-  std::optional<SimulatedTrace> predicted_;
+  std::optional<StepTimeline> predicted_;
   ClockOffset clock_;
   std::optional<int> row_;  // row of the steps in the trace
   Trace::Clock::time_point begin_{};

@@ -92,13 +92,13 @@ struct Moment {
   double measured_end = 0;          // end of the measured step on the last rank
   int ranks = 1, rows_of_rank = 3;  // rows_of_rank: 4 with offload, which has a row of copies
   std::string what{};               // names the ranks
-  const SimulatedTrace* predicted = nullptr;
+  const StepTimeline* predicted = nullptr;
 
   int blocks() const { return ranks + (predicted ? static_cast<int>(predicted->ranks.size()) : 0); }
 };
 
 // The step of a simulated trace.
-Span step_of(const SimulatedTrace& simulated) {
+Span step_of(const StepTimeline& simulated) {
   const std::vector<Span> steps = spans_if(*simulated.ranks.front(), {}, is_step);
   check(!steps.empty(), "the simulated trace contains no step");
   return steps.front();
@@ -118,7 +118,7 @@ std::vector<Span> spans_within(const Trace& trace, const ClockOffset& offset, co
 
 // The moment to draw, or nothing on all ranks if rank 0 has no step.
 std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset,
-                                      const SimulatedTrace* predicted) {
+                                      const StepTimeline* predicted) {
   const std::vector<Span> steps = spans_if(trace, offset, is_step);
   const auto mine = static_cast<double>(median_step(steps));
   const auto index = static_cast<int64_t>(world.all_gather({&mine, 1}, "the step to draw").front());
@@ -265,7 +265,7 @@ class Picture {
 }  // namespace
 
 void write_trace_picture(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset,
-                         const SimulatedTrace* predicted) {
+                         const StepTimeline* predicted) {
   const std::optional<Moment> moment = agree_on_moment(trace, world, offset, predicted);
   check(moment || world.rank() != 0, path, ": the trace contains no step to draw");
   if (!moment) return;

@@ -7,7 +7,6 @@
 
 #include "comm/clock.h"
 #include "runtime/trace.h"
-#include "train/simulate/simulated_trace.h"
 
 namespace flatshard {
 
@@ -16,7 +15,7 @@ namespace flatshard {
 // names the file if the trace contains no step. Rank 0's `predicted`, unless null, is drawn below with the
 // same begin and the same scale.
 void write_trace_picture(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset,
-                         const SimulatedTrace* predicted = nullptr);
+                         const StepTimeline* predicted = nullptr);
 // Draws the first step of traces that are all in this process and begin together. `what` names their ranks.
 void write_trace_picture(const std::string& path, const std::vector<const Trace*>& traces,
                          const std::string& what);

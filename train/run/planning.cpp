@@ -11,6 +11,7 @@
 #include "train/plan/fit_advice.h"
 #include "train/plan/plan_text.h"
 #include "train/plan/reductions.h"
+#include "train/plan/saved_plan.h"
 #include "train/plan/setting_search.h"
 #include "train/plan/stage_table.h"
 #include "train/report/trace_picture.h"
@@ -37,17 +38,19 @@ RankRates measure_ranks(const RunSetup& setup, World& world) {
 
 struct PlanMachines {
   Cluster cluster;
-  std::optional<RankRates> rates{};  // set with --for cpu
+  std::optional<RankRates> rates{};  // set if the machines are those of this job
 };
 
-// The processors of these ranks, measured. Collective.
-PlanMachines measured_processors(const Config& config, World& world) {
-  const RunSetup setup = set_up(config, world, Purpose::plan);
+// The machines of this job, measured for an option. Collective.
+PlanMachines machines_of_job(const RunSetup& setup, World& world, const std::string& option) {
   RankRates rates = measure_ranks(setup, world);
   const std::optional<Cluster> cluster = measured_machines(setup, world, rates.peak, rates.bandwidth);
-  check(cluster.has_value(), "--for ", kTheseProcessors,
-        ": the ops of models that read images are not timed");
-  rates.peak.measured = cluster->cpu->products * world.size();  // it is at least the rate measured first
+  check(cluster.has_value(), option, ": ",
+        setup.device.is_cuda() ? str("no figures of ", rates.peak.gpu,
+                                     " are published: describe the machines in a cluster file, with --for")
+                               : "the ops of models that read images are not timed");
+  // It is at least the rate measured first.
+  if (cluster->cpu) rates.peak.measured = cluster->cpu->products * world.size();
   return {*cluster, rates};
 }
 
@@ -55,7 +58,8 @@ PlanMachines measured_processors(const Config& config, World& world) {
 PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
   const bool measures = wanted.machines == kTheseProcessors;
   PlanMachines machines =
-      measures ? measured_processors(config, world) : PlanMachines{cluster_named(wanted.machines)};
+      measures ? machines_of_job(set_up(config, world, Purpose::plan), world, str("--for ", kTheseProcessors))
+               : PlanMachines{cluster_named(wanted.machines)};
   if (config.parallel.host_ranks == 0) config.parallel.host_ranks = machines.cluster.node_gpus;
   return machines;
 }
@@ -65,11 +69,23 @@ void check_processes(const PlanFor& wanted, const World& world, const char* what
   check(wanted.ranks == 0 || world.size() == 1, what, " one process: start train without mpirun");
 }
 
+// `plan` is that of rank 0.
+std::string write_saved_plan(const RunSetup& setup, const RunPlan& plan, const Cluster& cluster) {
+  const std::string& folder = setup.config.run.dir;
+  const SavedPlan saved{.seconds = simulate_step(setup, cluster).p50,
+                        .machines = cluster.source,
+                        .memory = plan.memory,
+                        .settings = planned_settings(setup),
+                        .timeline = simulated_trace(setup, cluster)};
+  save_plan(folder, saved);
+  return str("saved     ", plan_path(folder), ": ", human_seconds(saved.seconds), " per step\n");
+}
+
 std::string write_timeline(const std::string& folder, const RunSetup& setup, const Cluster& cluster) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   check(!error, folder, ": cannot create the folder: ", error.message());
-  const SimulatedTrace traced = simulated_trace(setup, cluster);
+  const StepTimeline traced = simulated_trace(setup, cluster);
   std::vector<const Trace*> traces;
   for (const auto& trace : traced.ranks) traces.push_back(trace.get());
   const std::string path = folder + "/timeline";
@@ -106,11 +122,16 @@ void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std:
 void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
   const int ranks = wanted.ranks;
   check_processes(wanted, world, "--ranks and --for plan in");
+  check(!wanted.saves || ranks == 0 || !wanted.machines.empty(), "--save of a plan for ", ranks,
+        " ranks needs --for: the machines that they are on");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on the threads
   std::optional<PlanMachines> machines;
   if (!wanted.machines.empty()) machines = machines_for(loaded.config, wanted, world);
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
+  check(!wanted.saves || machines || setup.device_is_here,
+        "--save measures the GPUs of this job, and there are none: name other machines with --for");
+  if (wanted.saves && !machines) machines = machines_of_job(setup, world, "--save");
   const std::string weights = describe_initial_weights(setup, world);
   const RunPlan plan = plan_run(setup, world.rank());
   std::optional<RankRates> rates = machines ? machines->rates : std::nullopt;
@@ -125,8 +146,9 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
       << stages;
   if (rates) out << describe_exchange(setup, plan.units, plan.flops, rates->peak.measured, rates->bandwidth);
   out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions.table;
-  if (machines) out << describe_fit(setup, plan, machines->cluster);
+  if (!wanted.machines.empty()) out << describe_fit(setup, plan, machines->cluster);
   if (!wanted.timeline.empty()) out << write_timeline(wanted.timeline, setup, machines->cluster);
+  if (wanted.saves) out << write_saved_plan(setup, plan, machines->cluster);
 }
 
 }  // namespace flatshard

@@ -30,7 +30,7 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string starts;             // value of kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
-  bool print_config = false, plan = false, search = false, overwrite = false, verbose = false;
+  bool print_config = false, plan = false, search = false, save = false, overwrite = false, verbose = false;
   int ranks = 0;         // number of ranks to plan for; 0: this job's
   std::string machines;  // machines to plan for; "": none
   std::string shape;     // published shape to plan for; "": the config's
@@ -185,8 +185,11 @@ RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadCon
     return 0;
   }
   if (line.plans()) {
-    const PlanFor wanted{
-        .ranks = ranks, .machines = line.machines, .timeline = line.timeline, .verbose = line.verbose};
+    const PlanFor wanted{.ranks = ranks,
+                         .machines = line.machines,
+                         .timeline = line.timeline,
+                         .verbose = line.verbose,
+                         .saves = line.save};
     line.plan ? print_plan(loaded, wanted, world, streams.out)
               : print_search(loaded, wanted, world, streams.out);
     return 0;
@@ -303,6 +306,12 @@ std::vector<Option> options_of(CommandLine& line) {
        "with --for: write the simulated step, of --search that of the fastest settings, as a picture and a "
        "trace into this folder",
        {.type = "FOLDER", .needs = {"--for"}}},
+      {"--save",
+       &line.save,
+       "with --plan: write memory, predicted time and timeline of a step to plan.json in run.dir, for the "
+       "machines of --for or else those that run this command, which are measured; the run then compares "
+       "its steps with them",
+       {.needs = {"--plan"}}},
   };
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
+#include "train/plan/saved_plan.h"
 #include "train/report/failure_note.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
@@ -509,12 +510,10 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   bool has_begun = false;  // whether run.log belongs to this run
   try {
     const Bandwidth bandwidth = bandwidth_of(setup, world);
-    StepPrediction prediction(setup, world,
-                              {.steps = start.total_steps - status.completed,
-                               .flops = runtime.plan().flops,
-                               .peak = peak,
-                               .bandwidth = bandwidth});
-    if (setup.trace) warn_on_error([&] { trace.compare_with(prediction.timeline(setup)); });
+    std::optional<SavedPlan> plan;
+    if (is_leader) plan = plan_of_run(setup, folder.path());
+    StepPrediction prediction(plan ? std::optional(plan->seconds) : std::nullopt);
+    if (plan) trace.compare_with(std::move(plan->timeline));
     const std::string hosts = preflight(setup, world, output.verbose);
     const StartRecord now = this_start(setup, world, status.completed, output.command);
     const std::string resumed =

@@ -7,6 +7,7 @@
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
 //   run.log         what the run printed, and all details of its start
+// The run reads plan.json there, if it was planned (plan/saved_plan.h).
 // Nothing is written to the folder until all inputs have been checked. Failures to write checkpoints follow
 // checkpoint.on_error, and a run that cannot write model/ fails. If another file or the output cannot be
 // written, the run logs a warning and continues. A successful run is recorded as the last one

@@ -1,7 +1,7 @@
 #pragma once
-// The machines that a run is on, for a simulation of its own steps. Known GPUs have their published figures,
-// CPUs measured rates. The bandwidth between ranks, the rate of products and, if a host updates, the rate of
-// its updates are as measured at the start.
+// The machines of a job, for a simulation of its steps. Known GPUs have their published figures, CPUs measured
+// rates. The bandwidth between ranks, the rate of products and, if a host updates, the rate of its updates are
+// measured.
 
 #include <optional>
 #include <string>

@@ -102,13 +102,13 @@ std::string describe(const RunSetup& setup, int64_t micro_steps) {
 
 }  // namespace
 
-SimulatedTrace simulated_trace(const RunSetup& setup, const Cluster& cluster) {
+StepTimeline simulated_trace(const RunSetup& setup, const Cluster& cluster) {
   const int64_t micro_steps =
       std::min(setup.batching.micro_steps, std::max<int64_t>(kMostMicroSteps, setup.pipeline.stages));
   std::vector<StepRow> rows = step_rows(with_micro_steps(setup, micro_steps), shared_bus(setup, cluster));
   const Replayed played = replay_rows(rows);
   const double end = end_of_step(rows, played);
-  SimulatedTrace traced{.ranks = {}, .what = describe(setup, micro_steps)};
+  StepTimeline traced{.ranks = {}, .what = describe(setup, micro_steps)};
   for (size_t r = 0; r < rows.size(); ++r) {
     Trace& trace = *traced.ranks.emplace_back(std::make_unique<Trace>(rows[r].rank));
     SpanWriter(trace, rows[r]).write(played.times[r]);

@@ -55,7 +55,7 @@ TEST_CASE("a predicted step is drawn below the real one, with the same begin and
   World world;
   Trace trace;
   add_three_steps(trace);
-  SimulatedTrace predicted{.ranks = {}, .what = "simulated, of one rank"};
+  StepTimeline predicted{.ranks = {}, .what = "simulated, of one rank"};
   Trace& simulated = *predicted.ranks.emplace_back(std::make_unique<Trace>(0));
   const auto time = [&](int us) { return simulated.start() + std::chrono::microseconds(us); };
   simulated.add_span(simulated.add_row("compute"), "forward 7", time(0), time(80));

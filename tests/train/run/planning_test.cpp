@@ -1,7 +1,9 @@
 #include "train/run/planning.h"
 
+#include "runtime/text.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/plan/saved_plan.h"
 #include "train/plan/setting_search.h"
 
 using namespace flatshard;
@@ -104,4 +106,40 @@ TEST_CASE("a plan for other machines is checked for their devices") {
       workshop.train(1, "--plan --for h100-80gb --run.device=cpu --parallel.transport=nccl");
   CHECK_MESSAGE(plan.exit_code == 0, plan.output);
   CHECK_MESSAGE(plan.output.find("\nfits      ") != std::string::npos, plan.output);
+}
+
+TEST_CASE("--save adds a line to a plan, and writes its memory, time and timeline into the run folder") {
+  const test::Workshop workshop("saved_plan");
+  const std::string options = "--plan --ranks 2 --for h100-80gb --run.dir=runs/planned";
+  const test::Finished printed = workshop.train(1, options), saved = workshop.train(1, options + " --save");
+  CHECK_MESSAGE(saved.exit_code == 0, saved.output);
+  const SavedPlan plan = read_plan(workshop.file("runs/planned/plan.json"));
+  CHECK(saved.output == str(printed.output, "saved     runs/planned/plan.json: ", human_seconds(plan.seconds),
+                            " per step\n"));
+  Config config = load_config(workshop.file("config.toml"), {}).config;
+  config.run.device = DeviceChoice::cuda;
+  const RunSetup setup = set_up(config, 2, {}, Purpose::plan);
+  CHECK(plan.machines == "h100-80gb");
+  CHECK(plan.seconds == simulate_step(setup, usual_cluster(gpu_model("h100-80gb"))).p50);
+  CHECK(plan.settings == planned_settings(setup));
+  const std::vector<MemoryRow> memory = plan_run(setup, 0).memory;
+  REQUIRE(plan.memory.size() == memory.size());
+  for (size_t i = 0; i < memory.size(); ++i) {
+    CHECK(plan.memory[i].name == memory[i].name);
+    CHECK(plan.memory[i].bytes == memory[i].bytes);
+  }
+  CHECK(plan.timeline.ranks.size() == 1);
+}
+
+TEST_CASE("a plan is saved for the machines that --for names, or for those of this job") {
+  const test::Workshop workshop("saved_machines");
+  const auto refused = [&](const char* options) {
+    const test::Finished run = workshop.train(1, options);
+    CHECK(run.exit_code == 1);
+    return run.output;
+  };
+  CHECK(test::missing_from(refused("--save"), {"--save", "--plan"}) == "");
+  CHECK(test::missing_from(refused("--plan --save --ranks 4"), {"--save", "4", "--for"}) == "");
+  REQUIRE(workshop.train(1, "--plan --save --run.device=cpu").exit_code == 0);
+  CHECK(read_plan(workshop.file("runs/default/plan.json")).machines == "the CPU");
 }

@@ -30,7 +30,7 @@ const Cluster& h100() {
   return cluster;
 }
 
-std::vector<const Trace*> pointers(const SimulatedTrace& traced) {
+std::vector<const Trace*> pointers(const StepTimeline& traced) {
   std::vector<const Trace*> traces;
   for (const auto& trace : traced.ranks) traces.push_back(trace.get());
   return traces;
@@ -47,7 +47,7 @@ TEST_CASE("a simulated step is written as the trace of a run, from which its own
   std::filesystem::create_directories("simulated_trace");
   for (const int64_t stages : {1, 2}) {
     const RunSetup setup = small_setup(4, stages);
-    const SimulatedTrace traced = simulated_trace(setup, h100());
+    const StepTimeline traced = simulated_trace(setup, h100());
     REQUIRE(traced.ranks.size() == static_cast<size_t>(stages));
     CHECK(write_trace("simulated_trace/trace.json", pointers(traced)));
     const std::vector<test::TracedRank> ranks = test::read_trace("simulated_trace/trace.json");
@@ -68,7 +68,7 @@ TEST_CASE("a simulated step is written as the trace of a run, from which its own
 
 TEST_CASE("a picture of a simulated step has its passes, and says how much of a long step it shows") {
   std::filesystem::create_directories("simulated_trace");
-  const SimulatedTrace traced = simulated_trace(small_setup(1, 1), h100());
+  const StepTimeline traced = simulated_trace(small_setup(1, 1), h100());
   write_trace_picture("simulated_trace/overlap.svg", pointers(traced), traced.what);
   const std::string svg = test::read_file("simulated_trace/overlap.svg");
   CHECK(test::missing_from(svg, {"simulated, of one rank, 8 of 16 micro-steps", "<title>forward 0,"}) == "");
