@@ -4,9 +4,12 @@
 // of each is made from main.cpp.in.
 
 #include "train/command_line/program.h"
-#include "train/run/train_program.h"
 
 namespace flatshard {
+
+// Trains a model, plans a run, or searches for its settings. Returns 75 if a signal stopped a run with
+// --resume auto. Fails with 1, after one line or several; an error on one rank ends all ranks.
+int run_train(const Arguments& arguments, const Streams& streams);
 
 // Makes token files from texts and chats. Fails with 1. After a failure existing output files are unchanged
 // and no new files remain, unless only printing the summary failed.

@@ -11,8 +11,8 @@
 #include "runtime/check.h"
 #include "runtime/host_memory.h"
 #include "runtime/parallel.h"
+#include "tools/programs.h"
 #include "train/config/config.h"
-#include "train/run/train_program.h"
 
 namespace flatshard::test {
 namespace fs = std::filesystem;

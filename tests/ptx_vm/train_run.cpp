@@ -4,8 +4,8 @@
 
 #include "runtime/parallel.h"
 #include "tests/test.h"
+#include "tools/programs.h"
 #include "train/report/metrics.h"
-#include "train/run/train_program.h"
 
 namespace flatshard::ptx_vm {
 

@@ -1,5 +1,3 @@
-#include "train/run/train_program.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include "comm/start_ranks.h"
 #include "runtime/log.h"
 #include "runtime/spelling.h"
+#include "tools/programs.h"
 #include "train/config/foreign_config.h"
 #include "train/config/foreign_keys.h"
 #include "train/config/published_shapes.h"
