@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include "hub/quantized/quant_state.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
