@@ -1,7 +1,7 @@
 #pragma once
 // The work that a planning run drops, in the order of its calls: ops with their shapes and costs, exchanges
 // between ranks, records of events and waits for them, each with its stream. A simulator that gives every
-// item a duration can play the step without a device (train/simulate).
+// item a duration can play the step without a device (planner/simulate).
 
 #include <array>
 #include <cstdint>

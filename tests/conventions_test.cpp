@@ -42,8 +42,8 @@ Source read_source(const fs::path& file) {
 }
 
 const std::vector<std::string>& folders() {
-  static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model", "text",
-                                            "hub",     "train",   "tools", "bench",      "tests"};
+  static const std::vector<std::string> all{"runtime", "kernels", "comm",    "checkpoint", "model", "text",
+                                            "hub",     "train",   "planner", "tools",      "bench", "tests"};
   return all;
 }
 
@@ -95,26 +95,31 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"text", {"runtime", "checkpoint", "text"}},
       {"hub", {"runtime", "kernels", "model", "checkpoint", "text", "hub"}},
       {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train"}},
-      {"tools", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools"}},
+      {"planner", {"runtime", "kernels", "comm", "model", "checkpoint", "hub", "train", "planner"}},
+      {"tools",
+       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "planner", "tools"}},
       {"bench",
        {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools", "bench"}},
       {"tests",
-       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools", "bench",
-        "tests"}},
+       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "planner", "tools",
+        "bench", "tests"}},
   };
   return rules;
 }
 
-// The rooms of train/, lowest first: a room includes itself and the ones before it.
-const std::vector<std::string>& rooms_of_train() {
-  static const std::vector<std::string> rooms{
-      "command_line", "config", "setup", "measure", "step", "simulate", "plan", "report", "save", "run", ""};
-  return rooms;
+// The rooms of a folder, lowest first: a room includes itself and the ones before it.
+using Rooms = std::vector<std::string>;
+const std::map<std::string, Rooms>& rooms() {
+  static const std::map<std::string, Rooms> all{
+      {"train", {"command_line", "config", "setup", "measure", "step", "plan", "report", "save", "run"}},
+      {"planner", {"machines", "times", "simulate", "search", "files", "measure", ""}},
+  };
+  return all;
 }
 
-// "step" for "train/step/engine.h", "" for "train/run/trainer.h".
+// "step" for "train/step/engine.h", "" for "planner/planning.h".
 std::string room_of(const std::string& path) {
-  const size_t begin = std::string("train/").size(), end = path.find('/', begin);
+  const size_t begin = path.find('/') + 1, end = path.find('/', begin);
   return end == path.npos ? "" : path.substr(begin, end - begin);
 }
 
@@ -145,13 +150,13 @@ const std::vector<ThirdParty>& third_party() {
       {"^yaml\\.h$", "^train/config/yaml_libyaml\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json(_text)?\\.cpp$|^bench/[a-z_]+\\.cpp$|"
-       "^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
+       "^(text|hub|train|planner|tools)/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$",
        "^checkpoint/json_text\\.h$|^text/tokenizer/json_component\\.h$|^text/(chat/image_parts|input/"
        "null_members)\\.h$|"
        "^hub/[a-z_]+\\.h$"},
       {"^CLI/", "^train/command_line/command\\.cpp$"},
-      {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
+      {"^toml\\+\\+/", "^(train/config/config_toml|planner/files/cluster_file)\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",
        "^kernels/(simd|simd_math|tile_product)\\.h$|^runtime/crc64\\.cpp$"},
   };
@@ -193,20 +198,36 @@ TEST_CASE("a folder includes only the folders that the architecture allows") {
     }
 }
 
-TEST_CASE("a room of train/ includes only the rooms before it, so there is no cycle") {
-  const std::vector<std::string>& rooms = rooms_of_train();
-  const auto level = [&](const std::string& path) {
-    const auto found = std::find(rooms.begin(), rooms.end(), room_of(path));
-    REQUIRE_MESSAGE(found != rooms.end(), path, " is in no room of train/");
-    return found - rooms.begin();
+TEST_CASE("a room of train/ or planner/ includes only the rooms before it, so there is no cycle") {
+  const auto level = [&](const std::string& folder, const std::string& path) {
+    const Rooms& of_folder = rooms().at(folder);
+    const auto found = std::find(of_folder.begin(), of_folder.end(), room_of(path));
+    REQUIRE_MESSAGE(found != of_folder.end(), path, " is in no room of ", folder);
+    return found - of_folder.begin();
   };
   for (const Source& source : sources()) {
-    if (source.folder != "train") continue;
+    if (!rooms().contains(source.folder)) continue;
     for (const std::string& include : includes_of(source, '"', '"')) {
-      if (!include.starts_with("train/")) continue;
+      if (!include.starts_with(source.folder + '/')) continue;
       CAPTURE(source.path);
       CAPTURE(include);
-      CHECK(level(include) <= level(source.path));
+      CHECK(level(source.folder, include) <= level(source.folder, source.path));
+    }
+  }
+}
+
+TEST_CASE("the simulation of planner/ includes nothing that reads files or communicates with ranks") {
+  const std::set<std::string> simulation{"machines", "times", "simulate", "search"},
+      of_train{"config", "setup", "measure", "step"};
+  for (const Source& source : sources()) {
+    if (source.folder != "planner" || !simulation.contains(room_of(source.path))) continue;
+    for (const std::string& include : includes_of(source, '"', '"')) {
+      const std::string folder = include.substr(0, include.find('/'));
+      CAPTURE(source.path);
+      CAPTURE(include);
+      CHECK((folder == "runtime" || folder == "planner" ||
+             (folder == "train" && of_train.contains(room_of(include)))));
+      CHECK(include != "runtime/whole_file.h");
     }
   }
 }

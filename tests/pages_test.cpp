@@ -89,7 +89,7 @@ bool names_a_file(const Page& page, const std::string& name) {
     return files().contains((folder / name).lexically_normal().generic_string());
   };
   if (is_below(fs::path(page.path).parent_path()) || is_below("")) return true;
-  for (const char* folder : {"tests", "train", "hub", "text", "tools"})
+  for (const char* folder : {"tests", "train", "planner", "hub", "text", "tools"})
     if (is_below(folder)) return true;
   return name.find('/') == name.npos &&
          std::any_of(files().begin(), files().end(),

@@ -7,6 +7,7 @@
 
 #include "comm/launch.h"
 #include "comm/start_ranks.h"
+#include "planner/planning.h"
 #include "runtime/log.h"
 #include "runtime/spelling.h"
 #include "tools/programs.h"
@@ -14,11 +15,10 @@
 #include "train/config/foreign_keys.h"
 #include "train/config/published_shapes.h"
 #include "train/config/unknown_key.h"
+#include "train/measure/gpu_models.h"
 #include "train/run/checked_config.h"
-#include "train/run/planning.h"
 #include "train/run/trainer.h"
 #include "train/save/checkpoints.h"
-#include "train/simulate/gpu_models.h"
 
 namespace flatshard {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "runtime/gpu.h"
+#include "train/measure/gpu_models.h"
 #include "train/measure/peak.h"
-#include "train/simulate/gpu_models.h"
 
 namespace flatshard {
 namespace {

@@ -1,0 +1,36 @@
+#pragma once
+// The machines of a job, for a simulation of its steps. Known GPUs have their published figures, CPUs
+// measured rates. The bandwidth between ranks, the rate of products and, if a host updates, the rate of its
+// updates are measured.
+
+#include <optional>
+#include <string>
+
+#include "planner/machines/cluster.h"
+#include "train/setup/run_setup.h"
+
+namespace flatshard {
+
+struct MeasuredRates {
+  double products = 0;         // floating-point operations per second of a rank
+  double copies = 0;           // bytes per second that a rank on the CPU reads and writes
+  double updates = 0;          // bytes per second of an update on the host of GPUs; 0: there is none
+  std::vector<TimedOp> ops{};  // timed ops of a smaller model
+  double exchanged = 0;        // bytes per second that a rank receives; 0: there is one rank
+  double reduced = 0;          // bytes per second received in a reduce-scatter; 0: not slower
+};
+
+// Returns nothing for GPUs that are not known, nor for CPUs without times of ops. `gpu` is the name of the
+// GPUs as CUDA reports it, or "".
+std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
+                                       const MeasuredRates& rates);
+
+// The share of a rank's compute threads that a running exchange takes, since it has a thread of its own.
+double taken_by_exchange(int threads, double processors);
+
+// The factor by which the compute threads of a rank take longer than alone if other ranks share its
+// processors.
+double slowed_by_sharing(int threads, double processors);
+double slowed_by_sharing(const RunSetup& setup);
+
+}  // namespace flatshard
