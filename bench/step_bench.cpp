@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "bench/random_tokens.h"
-#include "bench/update_bytes.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
@@ -85,7 +84,7 @@ Config config_of(const StepOptions& o) {
 double bytes_of_step(Engine& engine) {
   double bytes = 0;
   for (const ShardedUnit& unit : engine.units()) {
-    bytes += update_bytes(unit) + 2.0 * static_cast<double>(unit.shard().g.bytes());
+    bytes += min_bytes(unit.shard()) + 2.0 * static_cast<double>(unit.shard().g.bytes());
     for (const Tensor& value : unit.values()) bytes += 2.0 * static_cast<double>(value.bytes());
   }
   return bytes;

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "comm/sharded_unit.h"
 #include "kernels/elementwise.h"
 #include "kernels/ordered_sum.h"
 #include "runtime/memory.h"
@@ -49,8 +48,6 @@ LaneSums::LaneSums(const ParamList& params, const FlatLayout& layout, const Unit
   reduced_sum_ =
       unsharded_ && group_size() > 1 ? arena.alloc(DType::f32, {layout.shard_size()}) : sums_.front();
 }
-
-int LaneSums::group_size() const { return comms_.gather.size(); }
 
 void LaneSums::clear_padding(Stream& compute) const {
   if (!direct_) return;

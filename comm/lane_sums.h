@@ -16,14 +16,10 @@
 #include <vector>
 
 #include "comm/flat_layout.h"
-#include "comm/shard_placement.h"
-#include "comm/slots.h"
+#include "comm/unit_resources.h"
 #include "runtime/param.h"
 
 namespace flatshard {
-
-struct Communicators;
-struct UnitResources;
 
 class LaneSums {
  public:
@@ -84,7 +80,7 @@ class LaneSums {
   void add_up(Stream& reduce, const Open& of);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void sum_over_replicas(Stream& reduce, const Tensor& sum);
-  int group_size() const;
+  int group_size() const { return comms_.gather.size(); }
 
   const ParamList& params_;
   FlatLayout layout_;

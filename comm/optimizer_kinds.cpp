@@ -10,42 +10,6 @@
 namespace flatshard {
 namespace {
 
-AdamW adamw_of(const OptimizerUpdate& u) {
-  return {.p = u.p,
-          .m = u.state[0],
-          .v = u.state[1],
-          .copy = u.copy,
-          .g = u.g,
-          .grad_scale = u.grad_scale,
-          .skip = u.skip,
-          .lr = u.lr,
-          .beta1 = u.beta1,
-          .beta2 = u.beta2,
-          .eps = u.eps,
-          .weight_decay = u.weight_decay,
-          .decay_end = u.decay_end,
-          .step = u.step};
-}
-
-void update_adamw(Stream& stream, const OptimizerUpdate& u) { adamw(stream, adamw_of(u)); }
-void update_adamw8bit(Stream& stream, const OptimizerUpdate& u) {
-  adamw8bit(stream, {.step = adamw_of(u), .m_absmax = u.state[2], .v_absmax = u.state[3]});
-}
-
-void update_lion(Stream& stream, const OptimizerUpdate& u) {
-  lion(stream, {.p = u.p,
-                .m = u.state[0],
-                .copy = u.copy,
-                .g = u.g,
-                .grad_scale = u.grad_scale,
-                .skip = u.skip,
-                .lr = u.lr,
-                .beta1 = u.beta1,
-                .beta2 = u.beta2,
-                .weight_decay = u.weight_decay,
-                .decay_end = u.decay_end});
-}
-
 constexpr const char *kMoment = "exp_avg", *kSquare = "exp_avg_sq";  // the names in PyTorch
 
 constinit const OptimizerKind kRows[] = {
@@ -53,7 +17,7 @@ constinit const OptimizerKind kRows[] = {
      .about = "AdamW with fp32 moments",
      .betas = {0.9, 0.999},
      .declared = {StateSpec{.set = kMoment}, {.set = kSquare}},
-     .update = update_adamw},
+     .update = adamw},
     {.name = "adamw8bit",
      .about = "AdamW with 8-bit moments, a quarter of the memory",
      .elsewhere = "the 8-bit ones",
@@ -63,7 +27,7 @@ constinit const OptimizerKind kRows[] = {
                   {.set = kMoment, .suffix = ".absmax", .block = kMomentBlock, .pages = false},
                   {.set = kSquare, .suffix = ".absmax", .block = kMomentBlock, .pages = false}},
      .without_blocks = &kRows[0],
-     .update = update_adamw8bit},
+     .update = adamw8bit},
     {.name = "lion",
      .about = "Lion with one fp32 moment, half of AdamW's memory, betas [0.9, 0.99] by default and no eps; "
               "it wants a tenth of AdamW's lr",
@@ -71,7 +35,7 @@ constinit const OptimizerKind kRows[] = {
      .betas = {0.9, 0.99},
      .has_eps = false,
      .declared = {StateSpec{.set = kMoment}},
-     .update = update_lion},
+     .update = lion},
 };
 
 void add_once(std::vector<const char*>& sets, const char* set) {

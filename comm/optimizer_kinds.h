@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/optimizer_update.h"
 #include "runtime/stream.h"
-#include "runtime/tensor.h"
 
 namespace flatshard {
 
@@ -29,20 +29,6 @@ struct StateSpec {
   int64_t size(int64_t elements) const { return (elements + block - 1) / block; }
 };
 
-inline constexpr size_t kMostStates = 4;
-
-// The tensors of a shard's state, in the order of the row's states; the rest are empty.
-using OptimizerState = std::array<Tensor, kMostStates>;
-
-// An update of a shard; kernels/adamw.h documents the members.
-struct OptimizerUpdate {
-  Tensor p, copy, g;
-  OptimizerState state;
-  Tensor grad_scale, skip;
-  double lr, beta1, beta2, eps, weight_decay;
-  int64_t decay_end, step;
-};
-
 struct OptimizerKind {
   const char* name;             // value of optimizer.kind
   const char* about;            // text for --help
@@ -53,7 +39,7 @@ struct OptimizerKind {
   // The optimizer with the same rule but without blocks, for units that are too small or not aligned for the
   // blocks of this one. It must be set if a block is larger than 1.
   const OptimizerKind* without_blocks = nullptr;
-  void (*update)(Stream& stream, const OptimizerUpdate& u);
+  void (*update)(Stream& stream, const OptimizerUpdate& a);  // the op
 
   std::span<const StateSpec> states() const;
   std::vector<const char*> sets() const;  // sets of the states, without duplicates

@@ -16,59 +16,16 @@
 // sharded_unit.cpp contains every record and every wait of this life cycle, except for copies of shards to
 // and from host memory (shard_placement.h).
 
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "comm/lane_sums.h"
 #include "comm/lanes.h"
-#include "comm/rank_group.h"
-#include "comm/shard_placement.h"
-#include "comm/slots.h"
-#include "comm/state_pages.h"
+#include "comm/unit_resources.h"
 #include "kernels/init.h"
 #include "runtime/param.h"
 
 namespace flatshard {
-
-// The communicators of a run, one or two per stream, so that their calls can be in flight together.
-struct Communicators {
-  RankGroup compute;  // compute, gather, reduce: the ranks of a group
-  RankGroup gather;
-  RankGroup reduce;
-  RankGroup replicas;  // the ranks that own the same shard, one per group
-  void log_to(CollectiveLog* log) const {
-    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->log_to(log);
-  }
-  void reserve_workspace(Arena& pinned) const {
-    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->reserve_workspace(pinned);
-  }
-  void connect(Stream& stream) const {
-    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->connect(stream);
-  }
-  int64_t library_bytes(Transport transport) const {
-    int64_t bytes = 0;
-    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas})
-      bytes += group->library_bytes(transport);
-    return bytes;
-  }
-  RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
-};
-
-// The resources that the units of a run share.
-struct UnitResources {
-  UnitResources(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
-                Communicators communicators, const UnitOptions& unit_options, UnitArenas unit_arenas,
-                std::optional<CopyStreams> copies);
-
-  Communicators comms;
-  UnitOptions options;
-  UnitArenas arenas;
-  GatherSlots gather_slots;
-  GradientSlots gradient_slots;
-  ShardPlacement shards;
-  StatePages pages;
-};
 
 class ShardedUnit {
  public:
@@ -99,13 +56,9 @@ class ShardedUnit {
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
-  // This rank's shard of every tensor that the optimizer uses. Paged state is given in host memory.
-  struct Shard {
-    Tensor p, copy, g;     // all of one length; copy is empty if the masters are the values
-    OptimizerState state;  // state of optimizer()
-    int64_t decay_end;     // number of leading elements with weight decay
-  };
-  Shard shard() const;
+  // This rank's shard of every tensor that optimizer() uses. The copy is empty if the masters are the values.
+  // Paged state is given in host memory.
+  OptimizerShard shard() const;
 
   const ParamList& params() const { return *params_; }
   const UnitRole& role() const { return role_; }

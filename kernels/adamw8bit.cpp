@@ -70,19 +70,19 @@ struct Encoders {
 };
 
 template <class G, class P, class Output>
-void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, const Encoders& encoders, int64_t block,
-                  Output out) {
-  const AdamW& a = a8.step;
-  const int64_t begin = block * kMomentBlock, n = std::min(kMomentBlock, a.p.size() - begin);
-  Moment m(a.m, a8.m_absmax, block), v(a.v, a8.v_absmax, block);
-  float* p = a.p.as<float>() + begin;
-  const G* g = a.g.as<G>() + begin;
-  P* copy = a.copy.empty() ? nullptr : a.copy.as<P>() + begin;
+void update_block(const OptimizerUpdate& a, const AdamWCoefficients& c, const Encoders& encoders,
+                  int64_t block, Output out) {
+  const OptimizerShard& s = a.shard;
+  const int64_t begin = block * kMomentBlock, n = std::min(kMomentBlock, s.p.size() - begin);
+  Moment m(s.state[0], s.state[2], block), v(s.state[1], s.state[3], block);
+  float* p = s.p.as<float>() + begin;
+  const G* g = s.g.as<G>() + begin;
+  P* copy = s.copy.empty() ? nullptr : s.copy.as<P>() + begin;
   const Floats beta1 = splat(c.beta1), beta2 = splat(c.beta2), eps = splat(c.eps);
   const Floats inverse_bias = splat(c.inverse_bias), rate = splat(c.rate);
   const Floats all = splat(c.shrink);
   const float scale = *a.grad_scale.as<float>();
-  const int64_t decayed = std::clamp<int64_t>(a.decay_end - begin, 0, n);
+  const int64_t decayed = std::clamp<int64_t>(s.decay_end - begin, 0, n);
   Floats largest_m{}, largest_v{};
   const auto update = [&](int64_t i, Floats old_m, Floats old_v, auto lanes) __attribute__((always_inline)) {
     const Floats gradient = load(g + i, lanes) * scale;
@@ -116,12 +116,12 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, const Encoder
 }
 
 template <class G, class P>
-void update_all(const AdamW8bit& a) {
-  if (!a.step.skip.empty() && *a.step.skip.as<int32_t>() != 0) return;
-  const AdamWCoefficients c(a.step);
+void update_all(const OptimizerUpdate& a) {
+  if (!a.skip.empty() && *a.skip.as<int32_t>() != 0) return;
+  const AdamWCoefficients c(a);
   const Encoders encoders;
-  const int64_t blocks = a.m_absmax.size();
-  parallel_write(a.step.copy.bytes(), blocks, kBlocksPerTask, [&](int64_t begin, int64_t end, auto out) {
+  const int64_t blocks = a.shard.state[2].size();
+  parallel_write(a.shard.copy.bytes(), blocks, kBlocksPerTask, [&](int64_t begin, int64_t end, auto out) {
     for (int64_t block = begin; block < end; ++block) update_block<G, P>(a, c, encoders, block, out);
   });
 }
@@ -129,25 +129,21 @@ void update_all(const AdamW8bit& a) {
 }  // namespace
 }  // namespace cpu
 
-void adamw8bit(Stream& stream, const AdamW8bit& a) {
-  check_adamw("adamw8bit", a.step, DType::u8);
-  const int64_t blocks = (a.step.p.size() + kMomentBlock - 1) / kMomentBlock;
-  for (const auto& [name, t] : {std::pair{"m_absmax", a.m_absmax}, {"v_absmax", a.v_absmax}})
-    check(t.dtype == DType::f32 && t.size() == blocks, "adamw8bit: ", name, " is ", t.dtype, " ", t.shape,
-          ", must be f32 with ", blocks, " elements");
-  if (a.step.p.empty() || plans(stream, "adamw8bit", a, a.step.p)) return;
+void adamw8bit(Stream& stream, const OptimizerUpdate& a) {
+  const OptimizerShard& s = a.shard;
+  check_adamw("adamw8bit", a,
+              {{"m", DType::u8},
+               {"v", DType::u8},
+               {"m_absmax", DType::f32, kMomentBlock},
+               {"v_absmax", DType::f32, kMomentBlock}});
+  if (s.p.empty() || plans(stream, "adamw8bit", s.p, adamw_flops(a), min_bytes(s))) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::adamw8bit(stream, a);
   stream.run("adamw8bit", [a] {
-    visit_float(a.step.g.dtype, [&]<class G>() {
-      visit_float(a.step.copy.dtype, [&]<class P>() { cpu::update_all<G, P>(a); });
+    visit_float(a.shard.g.dtype, [&]<class G>() {
+      visit_float(a.shard.copy.dtype, [&]<class P>() { cpu::update_all<G, P>(a); });
     });
   });
 }
-
-double min_bytes(const AdamW8bit& a) {
-  return min_bytes(a.step) + static_cast<double>(2 * (a.m_absmax.bytes() + a.v_absmax.bytes()));
-}
-double flops(const AdamW8bit& a) { return flops(a.step); }
 
 }  // namespace flatshard

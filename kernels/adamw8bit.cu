@@ -228,12 +228,12 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
 
 }  // namespace
 
-void adamw8bit(Stream& stream, const AdamW8bit& a8) {
-  const AdamW& a = a8.step;
+void adamw8bit(Stream& stream, const OptimizerUpdate& a) {
   const AdamWCoefficients c(a);
   visit_optimizer(a, [&]<class G, class P>(const OptimizerRange<G, P>& range) {
-    const Range<G, P> r{range, a.m.as<uint8_t>(), a.v.as<uint8_t>(), a8.m_absmax.as<float>(),
-                        a8.v_absmax.as<float>()};
+    const OptimizerState& state = a.shard.state;
+    const Range<G, P> r{range, state[0].as<uint8_t>(), state[1].as<uint8_t>(), state[2].as<float>(),
+                        state[3].as<float>()};
     if (packable<float>(kMomentBlock, r.p, r.m, r.v, r.copy, r.g))
       launch<kPack>(stream, r, c);
     else

@@ -1,6 +1,7 @@
 #pragma once
 // AdamW with moments in 8 bits (Dettmers et al. 2021): moments are decoded, updated as in adamw.h, and
-// encoded again.
+// encoded again. The state is {m, v, m_absmax, v_absmax}: m and v are codes, (n) u8; the others are
+// (ceil(n / 256)) f32.
 //
 // A block is 256 elements. A moment is stored as a code c into a dynamic table (dynamic_table.h) and its
 // block's largest magnitude: m = signed_table[c] m_absmax, v = unsigned_table[c] v_absmax. The code of m is
@@ -17,18 +18,10 @@ namespace flatshard {
 
 inline constexpr int64_t kMomentBlock = 256;
 
-struct AdamW8bit {
-  AdamW step;                 // m and v are codes: (n) u8
-  Tensor m_absmax, v_absmax;  // (ceil(n / 256)) f32
-};
-
-void adamw8bit(Stream& stream, const AdamW8bit& a);
-
-double min_bytes(const AdamW8bit& a);
-double flops(const AdamW8bit& a);
+void adamw8bit(Stream& stream, const OptimizerUpdate& a);
 
 namespace cuda {
-void adamw8bit(Stream& stream, const AdamW8bit& a);
+void adamw8bit(Stream& stream, const OptimizerUpdate& a);
 }  // namespace cuda
 
 }  // namespace flatshard

@@ -8,20 +8,19 @@
 
 namespace flatshard {
 
-// The call of an op whose time depends on the shape of one tensor.
-template <class Args>
-OpCall call_of(const char* op, const Args& a, const Tensor& of) {
-  OpCall call{.name = op, .dtype = of.dtype, .flops = flops(a), .bytes = min_bytes(a)};
-  for (int i = 0; i < of.shape.rank(); ++i) call.shape[static_cast<size_t>(i)] = of.shape[i];
-  return call;
-}
-
 // Returns whether the stream only plans, in which case the op returns at once. Records the call if the stream
-// is recorded.
+// is recorded, for an op whose time depends on the shape of one tensor.
+inline bool plans(const Stream& stream, const char* op, const Tensor& of, double flops, double min_bytes) {
+  if (stream.recorded()) {
+    OpCall call{.name = op, .dtype = of.dtype, .flops = flops, .bytes = min_bytes};
+    for (int i = 0; i < of.shape.rank(); ++i) call.shape[static_cast<size_t>(i)] = of.shape[i];
+    stream.note(call);
+  }
+  return stream.planning();
+}
 template <class Args>
 bool plans(const Stream& stream, const char* op, const Args& a, const Tensor& of) {
-  if (stream.recorded()) stream.note(call_of(op, a, of));
-  return stream.planning();
+  return plans(stream, op, of, flops(a), min_bytes(a));
 }
 
 }  // namespace flatshard

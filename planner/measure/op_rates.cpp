@@ -180,15 +180,16 @@ class SmallStep {
   void update(Stream& stream) {
     add(stream, {.y = gradient_, .a = gradient_, .b = first_moments_});
     sum_squares(stream, {.partials = squares_, .x = gradient_});
-    adamw(stream, {.p = masters_,
-                   .m = first_moments_,
-                   .v = second_moments_,
-                   .copy = copy_,
-                   .g = gradient_,
+    adamw(stream, {.shard = {.p = masters_,
+                             .copy = copy_,
+                             .g = gradient_,
+                             .state = {first_moments_, second_moments_},
+                             .decay_end = masters_.size()},
                    .grad_scale = clip_,
                    .skip = {},
                    .lr = 1e-3,
-                   .decay_end = masters_.size(),
+                   .beta1 = 0.9,
+                   .beta2 = 0.999,
                    .step = 1});
     if (four_bit_) dequantize_four_bit(stream, {.y = copy_, .w = quantized_});
   }

@@ -17,24 +17,28 @@ constexpr double kSeconds = 0.05;
 
 double update_rate(World& world) {
   Arena arena("update rate", Device::cpu());
-  const auto allocate = [&]() -> AdamW {
-    return {.p = arena.alloc(DType::f32, {kParameters}),
-            .m = arena.alloc(DType::f32, {kParameters}),
-            .v = arena.alloc(DType::f32, {kParameters}),
-            .copy = arena.alloc(DType::bf16, {kParameters}),
-            .g = arena.alloc(DType::f32, {kParameters}),
+  const auto allocate = [&]() -> OptimizerUpdate {
+    const auto floats = [&] { return arena.alloc(DType::f32, {kParameters}); };
+    return {.shard = {.p = floats(),
+                      .copy = arena.alloc(DType::bf16, {kParameters}),
+                      .g = floats(),
+                      .state = {floats(), floats()},
+                      .decay_end = kParameters},
             .grad_scale = arena.alloc(DType::f32, {1}),
             .skip = {},
             .lr = 1e-3,
-            .decay_end = kParameters,
+            .beta1 = 0.9,
+            .beta2 = 0.999,
             .step = 1};
   };
   allocate();
   arena.commit();
-  const AdamW update = allocate();
+  const OptimizerUpdate update = allocate();
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("update");
-  for (const Tensor& tensor : {update.p, update.m, update.v, update.g, update.copy, update.grad_scale})
+  const OptimizerShard& shard = update.shard;
+  for (const Tensor& tensor :
+       {shard.p, shard.copy, shard.g, shard.state[0], shard.state[1], update.grad_scale})
     zero(stream, tensor);
   adamw(stream, update);
   world.barrier("measuring updates");
@@ -43,7 +47,7 @@ double update_rate(World& world) {
   double bytes = 0, seconds = 0;
   while (seconds < kSeconds) {
     adamw(stream, update);
-    bytes += min_bytes(update);
+    bytes += min_bytes(shard);
     seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   return bytes / seconds;

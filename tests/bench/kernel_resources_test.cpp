@@ -52,9 +52,9 @@ constexpr const char* kHot[] = {
     "flat_kernel<4, SumLanes<4, bf16> >*",
     "flat_kernel<4, SumLanes<4, float> >*",
     "squares_kernel<float, 4>*",
-    "adamw_kernel<4, float, bf16>*",
+    "optimizer_kernel<4, AdamWRule, float, bf16>*",
+    "optimizer_kernel<4, LionRule, float, bf16>*",
     "adamw8bit_kernel<4, float, bf16>*",
-    "lion_kernel<4, float, bf16>*",
 };
 
 // What the heads of the kernel files state for sm_90, for the kernels of a bf16 step: upper bounds of the
@@ -65,9 +65,9 @@ struct Tile {
   uint32_t registers, shared_bytes, threads, blocks;
 };
 constexpr Tile kTiles[] = {
-    {"adamw_kernel<4, float, bf16>*", 56, 0, 256, 4},
+    {"optimizer_kernel<4, AdamWRule, float, bf16>*", 56, 0, 256, 4},
+    {"optimizer_kernel<4, LionRule, float, bf16>*", 40, 0, 256, 6},
     {"adamw8bit_kernel<4, float, bf16>*", 112, 49024, 256, 2},
-    {"lion_kernel<4, float, bf16>*", 48, 0, 256, 5},
     {"forward_kernel<bf16, 64>(ForwardArguments*", 224, 32 << 10, 128, 2},  // attention
     {"forward_kernel<bf16, 128>(ForwardArguments*", 255, 64 << 10, 128, 2},
     {"query_gradient_kernel<bf16, 64>*", 200, 48 << 10, 128, 2},

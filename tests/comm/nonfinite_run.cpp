@@ -17,7 +17,7 @@ std::string MatrixRun::own_state(TrainingRuntime& runtime) const {
   Sha256 hash;
   for (const ShardedUnit& unit : runtime.engine().units()) {
     if (!unit.has_gradients()) continue;
-    const ShardedUnit::Shard shard = unit.shard();
+    const OptimizerShard shard = unit.shard();
     const auto add = [&](const Tensor& t) {
       if (!t.empty()) hash.add(t.data, static_cast<size_t>(t.bytes()));
     };

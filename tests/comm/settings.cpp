@@ -134,12 +134,12 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "llama bf16 nf4 lora",
                               "llama fp32 nf4 double lora modules",
                               "gpt2 fp16 fp4 double lora halves",
-                              "gpt2 bf16 adamw8bit",
-                              "gpt2 bf16 adamw8bit paged",
                               "llama fp32 paged",
-                              "llama fp16 adamw8bit modules paged",
-                              "gpt2 bf16 lion",
-                              "llama fp32 lion lora paged"});
+                              "llama fp16 adamw8bit modules paged"});
+  for (const OptimizerKind& kind : optimizer_kinds().subspan(1))  // the others have the first one
+    for (const std::string& subject : {str("gpt2 bf16 ", kind.name), str("gpt2 bf16 ", kind.name, " paged"),
+                                       str("llama fp32 ", kind.name, " lora paged")})
+      values_[static_cast<size_t>(Dimension::subject)].push_back(subject);
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));

@@ -101,7 +101,7 @@ class Workbench {
     std::vector<float> all{*activation_.as<float>(), *optimizer_->norm().as<float>()};
     for (const ShardedUnit& unit : units_) {
       if (!unit.has_gradients()) continue;
-      const ShardedUnit::Shard shard = unit.shard();
+      const OptimizerShard shard = unit.shard();
       append(all, shard.p);
       for (const Tensor& t : shard.state) append(all, t);
     }

@@ -42,29 +42,31 @@ std::vector<Subject> subjects() {
   const Options lora{"model.init_from=base/model", "lora.rank=3", "lora.dropout=0.1"},
       tied_lora{"model.init_from=tied/model", "lora.rank=3"},
       nf4 = lora + Options{"quant.base=nf4", "quant.block=32"};
-  return {{"full", {}},
-          {"full, tied", {"model.tied=true"}},
-          {"full, no_decay of v", {"optimizer.no_decay=[\"norm\", \"*v_proj*\"]"}},
-          {"full, 8-bit moments", {"optimizer.kind=adamw8bit", "model.hidden=64"}},
-          {"full, Lion", {"optimizer.kind=lion"}},
-          {"LoRA", lora},
-          {"LoRA, bf16", lora + Options{"precision.compute=bf16"}},
-          {"LoRA, tied", tied_lora},
-          {"LoRA and lm_head in full", lora + Options{"lora.save_modules=[\"lm_head\"]"}},
-          {"LoRA and tied embeddings in full", tied_lora + Options{"lora.save_modules=[\"embed_tokens\"]"}},
-          {"LoRA on a larger vocabulary", lora + Options{"model.vocab=60"}},
-          {"QLoRA, NF4", nf4},
-          {"QLoRA, NF4, double", nf4 + Options{"quant.double=true"}},
-          {"QLoRA, FP4", lora + Options{"quant.base=fp4", "quant.block=32"}},
-          {"frozen: q and norms of some blocks",
-           {"model.trainable=[\"*layers.1.*q_proj*\", \"*layers.2.*norm*\"]"}},
-          {"frozen: all but the head", {"model.trainable=[\"lm_head*\"]"}},
-          {"frozen: all but the first block", {"model.trainable=[\"*layers.0.*\"]"}},
-          {"frozen: all but tied embeddings", {"model.tied=true", "model.trainable=[\"*embed*\"]"}},
-          {"frozen: all but block 0, rank 0 initializes",
-           {"model.trainable=[\"*layers.0.*\"]", "parallel.sync_module_states=true"}},
-          {"frozen: all but the head, rank 0 initializes",
-           {"model.trainable=[\"lm_head*\"]", "parallel.sync_module_states=true"}}};
+  std::vector<Subject> all{
+      {"full", {}},
+      {"full, tied", {"model.tied=true"}},
+      {"full, no_decay of v", {"optimizer.no_decay=[\"norm\", \"*v_proj*\"]"}},
+      {"LoRA", lora},
+      {"LoRA, bf16", lora + Options{"precision.compute=bf16"}},
+      {"LoRA, tied", tied_lora},
+      {"LoRA and lm_head in full", lora + Options{"lora.save_modules=[\"lm_head\"]"}},
+      {"LoRA and tied embeddings in full", tied_lora + Options{"lora.save_modules=[\"embed_tokens\"]"}},
+      {"LoRA on a larger vocabulary", lora + Options{"model.vocab=60"}},
+      {"QLoRA, NF4", nf4},
+      {"QLoRA, NF4, double", nf4 + Options{"quant.double=true"}},
+      {"QLoRA, FP4", lora + Options{"quant.base=fp4", "quant.block=32"}},
+      {"frozen: q and norms of some blocks",
+       {"model.trainable=[\"*layers.1.*q_proj*\", \"*layers.2.*norm*\"]"}},
+      {"frozen: all but the head", {"model.trainable=[\"lm_head*\"]"}},
+      {"frozen: all but the first block", {"model.trainable=[\"*layers.0.*\"]"}},
+      {"frozen: all but tied embeddings", {"model.tied=true", "model.trainable=[\"*embed*\"]"}},
+      {"frozen: all but block 0, rank 0 initializes",
+       {"model.trainable=[\"*layers.0.*\"]", "parallel.sync_module_states=true"}},
+      {"frozen: all but the head, rank 0 initializes",
+       {"model.trainable=[\"lm_head*\"]", "parallel.sync_module_states=true"}}};
+  for (const OptimizerKind& kind : optimizer_kinds().subspan(1))
+    all.push_back({str("full, ", kind.name), {str("optimizer.kind=", kind.name), "model.hidden=64"}});
+  return all;
 }
 
 struct Shape {

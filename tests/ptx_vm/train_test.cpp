@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "build_config.h"
+#include "comm/optimizer_kinds.h"
 #include "runtime/rng.h"
 #include "runtime/whole_file.h"
 #include "tests/process.h"
@@ -486,21 +487,18 @@ TEST_CASE("adapters in spare columns have the CPU's losses on CUDA, and the same
   }
 }
 
-TEST_CASE("training with Lion on CUDA has the CPU's losses, in every stream order") {
+TEST_CASE("training with every optimizer on CUDA has the CPU's losses, in every stream order") {
   Workshop workshop("llama", "fp32");
-  const std::vector<std::string> options{"--optimizer.kind=lion", "--optimizer.lr=1e-3"};
-  const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
-                cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
-  CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);  // signs of averages near zero may differ
-  CHECK(workshop.train("cuda", 4, WorkOrder::comm_late, options) == cuda);
-}
-
-TEST_CASE("training with 8-bit moments on CUDA has the CPU's losses, in every stream order") {
-  Workshop workshop("llama", "fp32");
-  const std::vector<std::string> options{"--optimizer.kind=adamw8bit"};
-  const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
-                cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
-  CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);  // single codes may differ
-  CHECK(workshop.train("cuda", 4, WorkOrder::comm_late, options) == cuda);
-  CHECK(workshop.train("cuda", 4) != cuda);
+  const std::string lr = "--optimizer.lr=1e-3";
+  const Outcome with_default = workshop.train("cuda", 4, WorkOrder::in_order, {lr});
+  for (const OptimizerKind& kind : optimizer_kinds().subspan(1)) {  // other tests train with the default
+    CAPTURE(kind.name);
+    const std::vector<std::string> options{lr, str("--optimizer.kind=", kind.name)};
+    const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
+                  cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
+    // Single codes of moments, and signs of averages near zero, may differ.
+    CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);
+    CHECK(workshop.train("cuda", 4, WorkOrder::comm_late, options) == cuda);
+    CHECK(cuda != with_default);
+  }
 }

@@ -100,16 +100,14 @@ void SmallTrainer::backward(int unit) {
 void SmallTrainer::update(int step) {
   wait(8, compute_, reduced_);
   for (size_t u = 0; u < kUnits; ++u)
-    adamw(compute_, {.p = shard_[u],
-                     .m = m_[u],
-                     .v = v_[u],
-                     .copy = {},
-                     .g = gradient_[u],
-                     .grad_scale = one_,
-                     .skip = {},
-                     .lr = 0.05,
-                     .decay_end = 0,
-                     .step = step});
+    adamw(compute_,
+          {.shard = {.p = shard_[u], .copy = {}, .g = gradient_[u], .state = {m_[u], v_[u]}, .decay_end = 0},
+           .grad_scale = one_,
+           .skip = {},
+           .lr = 0.05,
+           .beta1 = 0.9,
+           .beta2 = 0.999,
+           .step = step});
   record(9, compute_, updated_);
 }
 

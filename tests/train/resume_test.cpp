@@ -149,28 +149,52 @@ TEST_CASE("runs with offload, hybrid sharding, frozen parameters and other units
         test::checkpoint_content(workshop.file("whole/step-20")));
 }
 
-TEST_CASE("runs with 8-bit moments resume bit for bit on other ranks and strategies, paged or not") {
+TEST_CASE("runs of every optimizer resume bit for bit on other ranks and strategies, paged or not") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const OptimizerKind& kind : optimizer_kinds().subspan(1)) {  // other tests resume with the default
+    CAPTURE(kind.name);
+    const test::Workshop workshop(str("resume_", kind.name));
+    // With this size shards end inside of parameters.
+    const std::string options =
+        " --model.hidden=40 --optimizer.lr=1e-3 --checkpoint.save_every=5" + steps(15);
+    const std::string unpaged = str(options, "--optimizer.kind=", kind.name, ' '),
+                      paged = str(options, "--optimizer.kind=", name_of({&kind, true}), ' ');
+    const test::Finished whole = workshop.train(1, unpaged + "--run.dir=whole");
+    REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+    for (const char* set : state_sets())
+      CHECK(fs::exists(workshop.file(str("whole/step-15/", set, ".safetensors"))) ==
+            std::ranges::any_of(kind.sets(), [&](std::string_view own) { return own == set; }));
+    const auto check_same = [&](const test::Finished& run, const std::string& folder) {
+      CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
+      for (const char* step : {"/step-10", "/step-15"})
+        CHECK(test::checkpoint_content(workshop.file(folder) + step) ==
+              test::checkpoint_content(workshop.file("whole") + step));
+    };
+    check_same(
+        workshop.train(4, unpaged + "--run.dir=four --parallel.strategy=hybrid --parallel.group_size=2"),
+        "four");
+    check_same(workshop.train(2, paged + "--run.dir=two --resume four/step-5"), "two");
+    check_same(workshop.train(1, unpaged + "--run.dir=one --parallel.offload=true --resume four/step-5"),
+               "one");
+    const test::Finished other =
+        workshop.train(1, options + "--optimizer.kind=adamw --run.dir=on --resume whole/step-15");
+    CHECK(other.exit_code == 1);
+    CHECK_MESSAGE(
+        other.output.find(str("optimizer.kind is \"adamw\", the checkpoint was made with \"", kind.name,
+                              "\", whose moments it has in another form: restore it, or start a "
+                              "new run")) != std::string::npos,
+        other.output);
+  }
+}
+
+TEST_CASE("a checkpoint of 8-bit moments has codes and scales, and resumes only in the same units") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_8bit");
-  // With this size shards end inside of parameters.
-  const std::string options = " --model.hidden=40 --checkpoint.save_every=5" + steps(15);
-  const std::string coded = options + "--optimizer.kind=adamw8bit ";
-  const test::Finished whole = workshop.train(1, coded + "--run.dir=whole");
+  const std::string options =
+      " --model.hidden=40 --optimizer.kind=adamw8bit --checkpoint.save_every=5" + steps(5);
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
-  const auto check_same = [&](const test::Finished& run, const std::string& folder) {
-    CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
-    for (const char* step : {"/step-10", "/step-15"})
-      CHECK(test::checkpoint_content(workshop.file(folder) + step) ==
-            test::checkpoint_content(workshop.file("whole") + step));
-  };
-  check_same(workshop.train(4, coded + "--run.dir=four --parallel.strategy=hybrid --parallel.group_size=2"),
-             "four");
-  check_same(
-      workshop.train(2, options + "--run.dir=two --optimizer.kind=paged_adamw8bit --resume four/step-5"),
-      "two");
-  check_same(workshop.train(1, coded + "--run.dir=one --parallel.offload=true --resume four/step-5"), "one");
-
-  const TensorFolder moments(workshop.file("whole/step-15"), "exp_avg");
+  const TensorFolder moments(workshop.file("whole/step-5"), "exp_avg");
   const auto dtype_of_tensor = [&](const std::string& name) {
     const SafetensorsEntry* const entry = moments.find(name);
     return entry ? str(entry->dtype, ' ', in_brackets(entry->shape)) : "";
@@ -179,42 +203,10 @@ TEST_CASE("runs with 8-bit moments resume bit for bit on other ranks and strateg
   CHECK(dtype_of_tensor("model.layers.0.mlp.down_proj.weight.absmax") == "F32 [7]");
   CHECK(dtype_of_tensor("lm_head.weight") == "F32 [53, 40]");  // in a unit of few elements
 
-  const auto refused = [&](const std::string& change, const std::string& message) {
-    CAPTURE(change);
-    const test::Finished run = workshop.train(1, options + change + " --run.dir=on --resume whole/step-15");
-    CAPTURE(run.output);
-    CHECK(run.exit_code == 1);
-    CHECK(run.output.find(message) != std::string::npos);
-  };
-  refused("--optimizer.kind=adamw",
-          "optimizer.kind is \"adamw\", the checkpoint was made with \"adamw8bit\", whose moments it has in "
-          "another form: restore it, or start a new run");
-  refused("--optimizer.kind=adamw8bit --parallel.wrap=none", "restore parallel.wrap as it was");
-}
-
-TEST_CASE("runs with Lion resume bit for bit on other ranks and strategies, paged or not") {
-  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const test::Workshop workshop("resume_lion");
-  const std::string options = " --optimizer.lr=1e-3 --checkpoint.save_every=5" + steps(10),
-                    kind = options + "--optimizer.kind=lion ";
-  const test::Finished whole = workshop.train(1, kind + "--run.dir=whole");
-  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
-  CHECK(!fs::exists(workshop.file("whole/step-10/exp_avg_sq.safetensors")));
-  const auto check_same = [&](const test::Finished& run, const std::string& folder) {
-    CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
-    CHECK(test::checkpoint_content(workshop.file(folder) + "/step-10") ==
-          test::checkpoint_content(workshop.file("whole/step-10")));
-  };
-  check_same(workshop.train(4, kind + "--run.dir=four --parallel.strategy=hybrid --parallel.group_size=2"),
-             "four");
-  check_same(
-      workshop.train(2, options + "--optimizer.kind=paged_lion32bit --run.dir=two --resume four/step-5"),
-      "two");
-  check_same(workshop.train(1, kind + "--run.dir=one --parallel.offload=true --resume four/step-5"), "one");
-  const test::Finished other = workshop.train(1, options + "--run.dir=on --resume whole/step-5");
-  CHECK_MESSAGE(other.output.find("optimizer.kind is \"adamw\", the checkpoint was made with \"lion\"") !=
-                    std::string::npos,
-                other.output);
+  const test::Finished other =
+      workshop.train(1, options + "--parallel.wrap=none --run.dir=on --resume whole/step-5");
+  CHECK(other.exit_code == 1);
+  CHECK_MESSAGE(other.output.find("restore parallel.wrap as it was") != std::string::npos, other.output);
 }
 
 TEST_CASE("runs resume bit for bit from any division of a checkpoint into files") {

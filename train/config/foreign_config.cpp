@@ -7,6 +7,7 @@
 #include <optional>
 #include <regex>
 
+#include "comm/optimizer_kinds.h"
 #include "runtime/check.h"
 #include "runtime/problems.h"
 #include "runtime/text.h"
@@ -407,25 +408,22 @@ class Converter {
     return left(g, saves ? "save_steps says how often" : "eval_steps says how often");
   }
 
-  // Whether a name such as adamw_torch_fused consists of words that set_optimizer() reads and of words about
-  // its kernels. The name galore_adamw does not.
-  static bool is_plain(std::string name) {
-    for (const std::string part : {"bitsandbytes", "bnb", "torch", "optim", "adamw", "lion", "paged", "8bit",
-                                   "32bit", "fused", "apex", "hf", "xla", "npu"})
+  // Whether a name such as adamw_torch_fused consists of `rule`, of words that set_optimizer() reads and of
+  // words about its kernels. The name galore_adamw does not.
+  static bool is_plain(std::string name, const std::string& rule) {
+    for (const std::string& part :
+         std::vector<std::string>{rule, "bitsandbytes", "bnb", "torch", "optim", "paged", "8bit", "32bit",
+                                  "fused", "apex", "hf", "xla", "npu"})
       for (size_t at; (at = name.find(part)) != name.npos;) name.erase(at, part.size());
     return name.find_first_not_of("._") == name.npos;
   }
 
   bool set_optimizer(const Given& g, const std::string& value) {
-    const bool is_8bit = contains(value, "8bit"), is_paged = contains(value, "paged"),
-               is_lion = contains(value, "lion"), is_adamw = contains(value, "adamw");
-    if ((!is_lion && !is_adamw) || !is_plain(value)) return false;
-    const std::string base = is_lion ? "lion" : "adamw";
-    for (const std::string& name : optimizer_names()) {
-      const OptimizerChoice choice = optimizer_named(name).value();
-      const bool fits = contains(name, base.c_str()) && choice.paged == is_paged &&
-                        contains(name, "8bit") == is_8bit && (is_lion == contains(name, "lion"));
-      if (fits) return set(g, "optimizer.kind", quoted(name)), true;
+    for (const OptimizerKind& kind : optimizer_kinds()) {
+      const std::string name = kind.name, rule = name.substr(0, name.find("8bit"));
+      if (!contains(value, rule.c_str()) || !is_plain(value, rule)) continue;
+      if (contains(value, "8bit") != contains(name, "8bit")) continue;
+      return set(g, "optimizer.kind", quoted(name_of({&kind, contains(value, "paged")}))), true;
     }
     return false;
   }

@@ -106,13 +106,10 @@ void Optimizer::update(Stream& stream, double lr, int64_t step,
 
 void Optimizer::update_unit(Stream& stream, const ShardedUnit& unit, double lr, int64_t step) {
   if (!unit.has_gradients()) return;
-  const ShardedUnit::Shard shard = unit.shard();
+  OptimizerShard shard = unit.shard();
   const UnitState home{unit.optimizer(), shard.p.size(), shard.state};
-  const OptimizerState state = pages_.fetch(stream, home);
-  unit.optimizer().update(shards_.worker(stream), {.p = shard.p,
-                                                   .copy = shard.copy,
-                                                   .g = shard.g,
-                                                   .state = state,
+  shard.state = pages_.fetch(stream, home);
+  unit.optimizer().update(shards_.worker(stream), {.shard = shard,
                                                    .grad_scale = coefficient_beside_shards_,
                                                    .skip = nonfinite_beside_shards_,
                                                    .lr = lr,
@@ -120,9 +117,8 @@ void Optimizer::update_unit(Stream& stream, const ShardedUnit& unit, double lr, 
                                                    .beta2 = config_.betas[1],
                                                    .eps = config_.eps,
                                                    .weight_decay = config_.weight_decay,
-                                                   .decay_end = shard.decay_end,
                                                    .step = step});
-  pages_.store(stream, home, state);
+  pages_.store(stream, home, shard.state);
 }
 
 }  // namespace flatshard

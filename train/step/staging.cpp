@@ -30,7 +30,7 @@ bool stores_frozen(const ShardedUnit& unit, const ModelConfig& model) {
 
 Owned owned_of(const ShardedUnit& unit) {
   if (!unit.has_gradients()) return {.unit = &unit, .p = {}, .state = {}, .frozen = unit.frozen_shard()};
-  const ShardedUnit::Shard shard = unit.shard();
+  const OptimizerShard shard = unit.shard();
   return {.unit = &unit, .p = shard.p, .state = shard.state, .frozen = unit.frozen_shard()};
 }
 

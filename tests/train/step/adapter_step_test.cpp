@@ -86,7 +86,7 @@ double loss_of(const StepResult& r) {
 }
 
 // The trained values, or their gradients, by PEFT's names.
-std::map<std::string, std::vector<double>> trained(Engine& engine, Tensor ShardedUnit::Shard::*of) {
+std::map<std::string, std::vector<double>> trained(Engine& engine, Tensor OptimizerShard::*of) {
   std::map<std::string, std::vector<double>> values;
   for (const ShardedUnit& unit : engine.units())
     for (const FlatLayout::Extent& e : unit.trainable().extents())
@@ -169,9 +169,9 @@ TEST_CASE("five steps on adapters of each family have the losses, gradients and 
       const size_t at = static_cast<size_t>(step);
       CHECK(loss_of(r) == doctest::Approx(golden.at("losses").values[at]).epsilon(1e-5));
       CHECK(r.grad_norm == doctest::Approx(golden.at("norms").values[at]).epsilon(1e-5));
-      if (step == 0) CHECK(difference(trained(run.engine(), &ShardedUnit::Shard::g), golden, "grad.") < 1e-5);
+      if (step == 0) CHECK(difference(trained(run.engine(), &OptimizerShard::g), golden, "grad.") < 1e-5);
     }
-    CHECK(difference(trained(run.engine(), &ShardedUnit::Shard::p), golden, "end.") < 1e-4);
+    CHECK(difference(trained(run.engine(), &OptimizerShard::p), golden, "end.") < 1e-4);
   }
 }
 

@@ -34,7 +34,7 @@ class Workbench {
   }
 
   Optimizer& optimizer() { return *optimizer_; }
-  ShardedUnit::Shard shard(int unit) { return units_[static_cast<size_t>(unit)].shard(); }
+  OptimizerShard shard(int unit) { return units_[static_cast<size_t>(unit)].shard(); }
   Stream& stream() { return stream_; }
   float norm() {
     optimizer_->measure(stream_, 1);
@@ -118,7 +118,7 @@ TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the 
   mixed.add({.name = "decays", .shape = {100}, .init = Init::constant(1)});
   mixed.add({.name = "stays", .shape = {100}, .init = Init::constant(1), .decay = false});
   Workbench bench(2, {mixed, one_param(10)}, config);
-  const ShardedUnit::Shard shard = bench.shard(0);
+  const OptimizerShard shard = bench.shard(0);
   constexpr int64_t kStays = FlatLayout::kAlignment;
   double p = 1, m = 0, v = 0;
   for (int step = 1; step <= 3; ++step) {
@@ -142,7 +142,7 @@ TEST_CASE("weights follow Lion with the betas of the config") {
   config.grad_clip = 0;
   config.betas = {0.5, 0.75};
   Workbench bench(2, {one_param(100), one_param(10)}, config, "lion");
-  const ShardedUnit::Shard shard = bench.shard(0);
+  const OptimizerShard shard = bench.shard(0);
   CHECK(shard.state[1].empty());
   float* const g = shard.g.as<float>();
   const auto update = [&](int64_t step) {
@@ -185,7 +185,7 @@ TEST_CASE("units of few trained elements, or whose blocks would mix parameters, 
 TEST_CASE("moments of 8 bits begin as zeros and stay zeros in the padding") {
   OptimizerConfig config;
   Workbench bench(2, {one_param(4100), one_param(10)}, config, "adamw8bit");
-  const ShardedUnit::Shard shard = bench.shard(0);
+  const OptimizerShard shard = bench.shard(0);
   const Tensor &m = shard.state[0], &v = shard.state[1];
   const auto count = [](const Tensor& codes, uint8_t code) {
     return std::count(codes.as<uint8_t>(), codes.as<uint8_t>() + codes.size(), code);

@@ -433,14 +433,14 @@ TEST_CASE("without an image in the batch, AdamW updates the layers that read ima
   };
   step(with, 1);
   std::vector<std::vector<float>> before;
-  each_shard_of_images(engine, [&](const ShardedUnit::Shard& shard) {
+  each_shard_of_images(engine, [&](const OptimizerShard& shard) {
     for (const Tensor& t : {shard.p, shard.state[0], shard.state[1]})
       before.emplace_back(t.as<float>(), t.as<float>() + t.size());
   });
   step(without, 2);
   const auto [beta1, beta2] = config.optimizer.betas;
   size_t unit = 0, moved = 0;
-  each_shard_of_images(engine, [&](const ShardedUnit::Shard& shard) {
+  each_shard_of_images(engine, [&](const OptimizerShard& shard) {
     const std::vector<float>&p = before[unit], &m = before[unit + 1], &v = before[unit + 2];
     unit += 3;
     for (int64_t i = 0; i < shard.p.size(); ++i) {
