@@ -286,8 +286,8 @@ TEST_CASE("prepare reports a wrong argument on one line and leaves nothing behin
         "prepare: folder: is a folder; name the files in it, perhaps with --files-from\n");
   CHECK(error({"empty.txt"}) == "prepare: the input has no text; 1 empty document read\n");
   CHECK(error({"--files-from", "-"}, "a.txt\n\n") == "prepare: standard input:2: is empty, must be a path\n");
-  CHECK(error({"--files-from", "absent"}) ==
-        "prepare: --files-from \"absent\": cannot open: No such file or directory\n");
+  CHECK(error({"--files-from", "no-such-list"}) ==
+        "prepare: --files-from \"no-such-list\": cannot open: No such file or directory\n");
   CHECK(error({"--eval-out", "./out.tok", "a.txt"}) ==
         "prepare: --out and --eval-out are the same file, out.tok\n");
   CHECK(error({"--eval-out", "a.txt", "a.txt"}) == "prepare: a.txt: is both read and written\n");
