@@ -1,65 +1,74 @@
 #pragma once
-// Self-attention with its projections: q, k, v = x w^T, optional RMSNorm of q and k (over each head, or over
-// all of them), rotary positions, attention within each document of the batch, and the output projection.
+// What a block does between the product for q, k and v and the output product: it normalizes and rotates the
+// heads of q and k, token by token, and then attends within each document of the batch, or over a KV cache.
+// Only Attention relates tokens to each other.
 
 #include "kernels/attention.h"
 #include "model/config.h"
 #include "model/context.h"
-#include "model/kv_cache.h"
-#include "model/linear.h"
-#include "model/names.h"
-#include "model/norm.h"
+#include "model/rows.h"
+#include "runtime/param.h"
 
 namespace flatshard {
 
-// (N, heads, D) as (N, heads * D): a token's heads, with the spare ones, are a row of the matrix.
-inline Tensor rows_of(const Tensor& heads) {
-  return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]});
-}
+// Heads [first, first + count) of D elements in each row.
+Heads heads_in(const Rows& rows, int64_t first, int64_t count, int64_t D);
 
-class SelfAttention {
+struct QkvHeads {
+  Heads q, k, v;
+};
+
+// RMSNorm of the heads of q and k, over each head or over all of them, if the family has it, and their
+// rotation (kernels/qk_norm.h, kernels/rope.h). Rows are packed, (N, (Hq + 2 Hkv) D).
+class QkHeads {
  public:
-  SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
+  // Declares the weights of the norms. An empty table means no rotation.
+  QkHeads(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
-  // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden), and x may have spare columns
-  // (linear.h).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
-  // dx = the gradient of x, given dy, or dx += with accumulate.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x, bool accumulate);
-  int64_t spare_of_x(const Context& c, int64_t rows) const { return qkv_.spare_of_x(c, rows); }
-  void restore_spare_columns(Context& c, const ParamView& p, const Tensor& x) {
-    qkv_.restore_spare_columns(c, p, x);
-  }
+  // Returns the heads that attention reads. A rotation without norms is in place. Normalized heads of q and k
+  // have a tensor of their own, which is in scratch with Context::recompute.
+  QkvHeads forward(Context& c, const ParamView& p, const Rows& qkv);
+  // Returns these heads for the backward pass, computed again unless they were saved.
+  QkvHeads again(Context& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const;
+  // Works in place: d holds the gradients of the returned heads on entry, of qkv on return.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Rows& d, const Rows& qkv) const;
+  QkvHeads in(const Rows& packed) const;
 
  private:
-  // The projections of q, k and v side by side, with spare columns as whole heads, and the heads that
-  // attention reads: in `packed`, except that normalized heads of q and k are in `normed`.
-  struct Projected {
-    Tensor packed, normed;
-    Heads q, k, v;
-  };
-  Projected allocate(Context& c, Arena& arena, int64_t N) const;
-  // Makes q and k the heads of `normed`, which it allocates.
-  void allocate_normed(Context& c, Arena& arena, Projected& r) const;
-  void attend(Context& c, const Heads& o);
-  void attend_to_cache(Context& c, const Heads& o) const;
-  AttentionMask mask(const Context& c) const;
-  void project(Context& c, const ParamView& p, const Tensor& x);
+  Tensor q_and_k(const Rows& packed) const;  // (N, Hq + Hkv, D)
+  QkvHeads normalize(Context& c, const ParamView& p, Arena& arena, const Rows& qkv) const;
   // Rotates q and k, or with `back` their gradients, in place.
-  void rotate(Context& c, const Tensor& packed, bool back) const;
+  void rotate(Context& c, const Rows& packed, bool back) const;
 
-  int64_t layer_, query_heads_, key_heads_, head_dim_, window_;
-  bool causal_;
-  float scale_, softcap_;
+  int64_t query_heads_, key_heads_, head_dim_;
   bool interleaved_rope_;
   RopeSections rope_sections_;  // set only for positions on several axes
-  Tensor rope_table_;           // empty if this layer does not rotate
-  Linear qkv_, out_;            // qkv_ is three layers, or one fused layer
-  QkNorm qk_norm_;
+  Tensor rope_table_;
 
-  Projected projected_;
-  Heads o_;  // the input of out_; its spare columns are the heads after these
+  bool normalizes_;
+  int64_t normed_rows_ = 0;  // separately normalized rows of a token
+  float eps_, offset_;
+  bool rounds_;
+  ParamId wq_, wk_;
+  Tensor rstd_;
+};
+
+// o = attention(q, k, v), for heads o in rows of (N, Hq D).
+class Attention {
+ public:
+  Attention(const ModelConfig& config, int64_t layer);
+
+  void forward(Context& c, const Rows& o, const QkvHeads& heads);
+  void backward(Context& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads, const Rows& o) const;
+
+ private:
+  void attend_to_cache(Context& c, const Heads& o, const QkvHeads& heads) const;
+  Heads output_heads(const Rows& o) const { return heads_in(o, 0, query_heads_, head_dim_); }
+  AttentionMask mask(const Context& c) const;
+
+  int64_t layer_, query_heads_, head_dim_, window_;
+  bool causal_;
+  float scale_, softcap_;
   Tensor lse_;
 };
 

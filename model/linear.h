@@ -4,9 +4,9 @@
 // that the model's config quantizes has a 4-bit weight instead (quantization.h), and a layer for which the
 // config has an adapter adds the adapter's update (adapter.h).
 //
-// Weights that are joined in memory (ParamSpec) are one matrix: y, dx and dw are then one product each,
-// instead of one for each layer. 4-bit weights of one format are multiplied as one matrix if unquantized
-// weights would be joined.
+// Weights that are joined in memory (ParamSpec) are one matrix (weight.h): y, dx and dw are then one product
+// each, instead of one for each layer. 4-bit weights of one format are multiplied as one matrix if
+// unquantized weights would be joined.
 //
 // On a GPU an adapter's update of y would read and write all of y again, and its update of dx all of dx. If x
 // and dy have spare columns, the updates are part of the product instead, which sums over a few more columns:
@@ -14,17 +14,17 @@
 // u and du are in the spare columns (adapter.h). The other operand is built in scratch for each product. A
 // 4-bit w is decoded there in any case; any other w is copied, which pays off for many rows. Rows with spare
 // columns begin at multiples of 128 bytes, like other rows, and [x | u] ends with u: the sum has no padding.
+// Only this class decides on spare columns: input() and output() return rows of the width that callers see.
 
-#include <optional>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "kernels/gemm.h"
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/context.h"
-#include "model/quantization.h"
+#include "model/rows.h"
+#include "model/weight.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -44,56 +44,50 @@ class Linear {
   // parameters are joined.
   Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
-  int64_t width() const { return width_; }  // total width of all outputs
-  // The number of spare columns that adapters can use in `rows` rows of x, and of y and dy; 0: none.
-  int64_t spare_of_x(const Context& c, int64_t rows) const;
-  int64_t spare_of_y(const Context& c, int64_t rows) const;
+  // Memory for x (N, in), and for y or dy (N, width of all outputs), with which adapters cause the least
+  // traffic. The elements between rows are a multiple of `multiple`, which divides the width; 0: rows are
+  // contiguous.
+  Rows input(const Context& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
+  Rows output(const Context& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
 
-  // y = x w^T + b, plus an addend like y, if there is one. x is (N, in) and y is (N, width), each with or
-  // without spare columns at the end. The forward and the backward pass must get the same x; there is no
-  // addend if y has spare columns.
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
-  // Writes the spare columns of x again, if x was computed again for the backward pass.
-  void restore_spare_columns(Context& c, const ParamView& p, const Tensor& x);
+  // y = x w^T + b, plus an addend like y, if there is one. The forward and the backward pass must get the
+  // same x; there is no addend if y is from output(). x, y and dy may be any other memory whose rows are
+  // contiguous.
+  void forward(Context& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {});
+  // Must be called if x was computed again for the backward pass.
+  void restore(Context& c, const ParamView& p, const Rows& x);
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients in g whose tensors
   // are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x, bool accumulate = false) const;
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
+                const Rows& x, bool accumulate = false) const;
 
  private:
-  struct Layer {
-    int64_t column, out;  // columns of the layer in y
-    bool transposed;
-    std::optional<QuantizedParams> quantized{};  // replaces the weight
-  };
-  // Layers [begin, end), whose weights are one matrix.
+  // Layers [begin, end), whose weights or biases are one matrix.
   struct Run {
     size_t begin, end;
   };
   void declare_weights(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& specs);
   void declare_biases(ParamList& params, const std::vector<LinearSpec>& specs);
-  bool are_one_matrix() const;
-  bool are_joined(const std::vector<ParamId>& ids) const;
-  std::vector<Run> runs(bool joined) const;
-  static std::span<const ParamId> ids_of(const std::vector<ParamId>& all, Run run);
-  Tensor columns(const Tensor& y, Run run) const;
-  // c = a w^T + b + addend, or with backward a w, added to c with accumulate.
-  void multiply(Context& c, const ParamView& p, Run run, const Gemm& product, bool backward) const;
-  // Like multiply(), with u or du in the columns after a.
-  void multiply_with_adapters(Context& c, const ParamView& p, Run run, const Gemm& product,
-                              bool backward) const;
-  bool can_use_spare_columns(const Context& c) const;
-  bool is_quantized() const;  // returns whether all layers are quantized
+  bool are_one_matrix() const { return joined_ && joined_->is_one_matrix(); }
+  bool have_one_bias() const;
+  std::vector<Run> runs(bool as_one) const;
+  const Weight& weight(Run run) const;
+  std::span<const ParamId> biases(Run run) const;
+  Rows columns(const Rows& y, Run run) const;
+  void multiply(Context& c, const ParamView& p, Run run, bool with_adapters, const Product& product) const;
+  // The number of spare columns that adapters can use in N rows of x, and of y and dy; 0: none.
+  int64_t spare_of_x(const Context& c, int64_t N) const;
+  int64_t spare_of_y(const Context& c, int64_t N) const;
+  int64_t spare_columns(const Context& c, bool pay) const;
   // dy, or a copy of it with spare columns if that costs less than passes over dx.
-  Tensor with_spare_columns(Context& c, const Tensor& dy, bool wants_dx) const;
-  // w = the weights of a run. The rows of `w` are `stride` elements apart.
-  void write_weights(Context& c, const ParamView& p, Run run, const Tensor& w, int64_t stride) const;
+  Rows with_spare_columns(Context& c, const Rows& dy, bool wants_dx) const;
 
   const ParamList* params_ = nullptr;
-  std::vector<Layer> layers_;
-  std::vector<ParamId> w_, b_;  // one for each layer; b_ is empty without biases
-  bool one_quantized_ = false;
   int64_t in_ = 0, width_ = 0;
+  std::vector<LayerColumns> layers_;
+  std::vector<std::shared_ptr<const Weight>> weights_;  // one for each layer
+  std::shared_ptr<const Weight> joined_;                // of all layers; null if they cannot be joined
+  std::vector<ParamId> b_;                              // one for each layer, or none
   LayerAdapters adapters_;
 };
 

@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include "kernels/rope.h"
+#include "model/block.h"
 #include "model/transformer.h"
 #include "model/vision.h"
 

@@ -37,6 +37,16 @@ class Layer {
   virtual std::unique_ptr<Layer> clone() const = 0;
 };
 
+// A layer whose output has one row for each token.
+class TextLayer : public Layer {
+ public:
+  explicit TextLayer(const ModelConfig& config) : hidden_(config.hidden) {}
+  Shape output(const RowCounts& rows) const override { return {rows.tokens, hidden_}; }
+
+ protected:
+  int64_t hidden_;
+};
+
 // The gradient of a layer's input, in the memory of the gradient of its output.
 inline Tensor gradient_of_input(const Tensor& dx, const Tensor& x) {
   return {dx.data, dx.dtype, x.shape, dx.device};

@@ -1,17 +1,16 @@
 #include "model/norm.h"
 
 #include <array>
+#include <utility>
 
+#include "kernels/elementwise.h"
 #include "kernels/layernorm.h"
-#include "kernels/packed.h"
-#include "kernels/qk_norm.h"
 #include "kernels/rmsnorm.h"
 
 namespace flatshard {
-namespace {
 
-ParamId declare(ParamList& params, const ModelConfig& config, const std::string& name, int64_t size,
-                float value) {
+ParamId declare_norm(ParamList& params, const ModelConfig& config, const std::string& name, int64_t size,
+                     float value) {
   return params.add({.name = name,
                      .shape = {size},
                      .init = Init::constant(value),
@@ -20,8 +19,6 @@ ParamId declare(ParamList& params, const ModelConfig& config, const std::string&
                      .dtype = config.fp32_norms ? std::optional(DType::f32) : std::nullopt});
 }
 
-}  // namespace
-
 Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind,
            int64_t size)
     : kind_(kind),
@@ -29,11 +26,11 @@ Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& pref
       eps_(static_cast<float>(*config.norm_eps)),
       offset_(config.norm_offset),
       rounds_(config.norm_rounds) {
-  w_ = declare(params, config, prefix + ".weight", size, 1 - offset_);
-  if (kind == NormKind::layer) b_ = declare(params, config, prefix + ".bias", size, 0);
+  w_ = declare_norm(params, config, prefix + ".weight", size, 1 - offset_);
+  if (kind == NormKind::layer) b_ = declare_norm(params, config, prefix + ".bias", size, 0);
 }
 
-void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend) {
+void Norm::forward(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend) {
   rstd_ = c.saved.alloc(DType::f32, {x.size() / size_});
   if (kind_ == NormKind::layer) {
     check(addend.empty(), "LayerNorm takes no addend: call add() after it");
@@ -42,15 +39,14 @@ void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor
   normalize(c, p, y, x, addend);
 }
 
-void Norm::forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) const {
+void Norm::forward_again(Context& c, const ParamView& p, const Rows& y, const Tensor& x) const {
   normalize(c, p, y, x, {});
 }
 
-void Norm::normalize(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
+void Norm::normalize(Context& c, const ParamView& p, const Rows& y, const Tensor& x,
                      const Tensor& addend) const {
-  const Tensor own = y.shape == x.shape ? y : packed_columns(y, 0, x.shape);
   if (kind_ == NormKind::rms)
-    return rmsnorm_forward(c.stream, {.y = own,
+    return rmsnorm_forward(c.stream, {.y = y.values(),
                                       .rstd = rstd_,
                                       .x = x,
                                       .w = p[w_],
@@ -58,15 +54,15 @@ void Norm::normalize(Context& c, const ParamView& p, const Tensor& y, const Tens
                                       .eps = eps_,
                                       .offset = offset_,
                                       .round_xhat = rounds_,
-                                      .y_stride = y.shape[-1]});
-  layernorm_forward(c.stream, {.y = own,
+                                      .y_stride = y.stride()});
+  layernorm_forward(c.stream, {.y = y.values(),
                                .mean = mean_,
                                .rstd = rstd_,
                                .x = x,
                                .w = p[w_],
                                .b = p[b_],
                                .eps = eps_,
-                               .y_stride = y.shape[-1]});
+                               .y_stride = y.stride()});
 }
 
 bool Norm::is_trained(const GradView& g) const {
@@ -74,7 +70,7 @@ bool Norm::is_trained(const GradView& g) const {
 }
 
 void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                    const Tensor& x, bool accumulate) {
+                    const Tensor& x, bool accumulate) const {
   if (kind_ == NormKind::rms)
     return rmsnorm_backward(c.stream, c.scratch,
                             {.dx = dx,
@@ -101,69 +97,55 @@ void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Ten
                       .accumulate = g.accumulates(trained)});
 }
 
-QkNorm::QkNorm(ParamList& params, const ModelConfig& config, const std::string& q_prefix,
-               const std::string& k_prefix)
-    : query_heads_(config.heads),
-      heads_(config.heads + config.kv_heads),
-      eps_(static_cast<float>(*config.norm_eps)),
-      offset_(config.norm_offset),
-      rounds_(config.norm_rounds) {
-  const bool all = config.qk_norm_width == QkNormWidth::all_heads;
-  const int64_t D = config.head_dim;
-  rows_ = all ? 2 : heads_;
-  wq_ = declare(params, config, q_prefix + ".weight", all ? config.heads * D : D, 1 - offset_);
-  wk_ = declare(params, config, k_prefix + ".weight", all ? config.kv_heads * D : D, 1 - offset_);
+Rows InputNorm::forward(Context& c, const ParamView& p, const Tensor& x, const Linear& reader) {
+  if (!exists()) return x;
+  const Rows h = reader.input(c, c.recompute ? c.scratch : c.saved, x.shape[0]);
+  norm_.forward(c, p, h, x);
+  return h;
 }
 
-Tensor QkNorm::heads_of(const Tensor& packed) const {
-  const int64_t N = packed.shape[0], D = packed.shape[2];
-  return packed_columns(packed.view({N, packed.shape[1] * D}), 0, {N, heads_, D});
+Rows InputNorm::again(Context& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const {
+  if (!exists()) return x;
+  if (!c.recompute) return h;
+  const Rows again = reader.input(c, c.scratch, x.shape[0]);
+  norm_.forward_again(c, p, again, x);
+  reader.restore(c, p, again);
+  return again;
 }
 
-void QkNorm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
-                     const Tensor& table) {
-  rstd_ = c.saved.alloc(DType::f32, {packed.shape[0], rows_});
-  forward_again(c, p, y, packed, table);
+Tensor InputNorm::gradient(Context& c, const GradView& g, const Tensor& dx) const {
+  if (!exists()) return c.input_gradient ? dx : Tensor{};
+  return wants_gradient(c, g) ? c.scratch.alloc(c.dtype, dx.shape) : Tensor{};
 }
 
-void QkNorm::forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
-                           const Tensor& table) const {
-  qk_norm_forward(c.stream, {.y = y,
-                             .rstd = rstd_,
-                             .x = heads_of(packed),
-                             .wq = p[wq_],
-                             .wk = p[wk_],
-                             .positions = c.positions,
-                             .table = table,
-                             .x_stride = packed.shape[1] * packed.shape[2],
-                             .query_heads = query_heads_,
-                             .eps = eps_,
-                             .offset = offset_,
-                             .round_xhat = rounds_});
+void InputNorm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                         const Tensor& dh, const Tensor& x) const {
+  if (exists() && wants_gradient(c, g)) norm_.backward(c, p, g, dx, dh, x, true);
 }
 
-void QkNorm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d,
-                      const Tensor& packed, const Tensor& table) const {
-  const int64_t stride = packed.shape[1] * packed.shape[2];
-  const std::array trained{wq_, wk_};
-  qk_norm_backward(c.stream, c.scratch,
-                   {.dx = heads_of(d),
-                    .dwq = g[wq_],
-                    .dwk = g[wk_],
-                    .dy = heads_of(d),
-                    .x = heads_of(packed),
-                    .wq = p[wq_],
-                    .wk = p[wk_],
-                    .rstd = rstd_,
-                    .positions = c.positions,
-                    .table = table,
-                    .dx_stride = stride,
-                    .dy_stride = stride,
-                    .x_stride = stride,
-                    .query_heads = query_heads_,
-                    .offset = offset_,
-                    .round_xhat = rounds_,
-                    .accumulate = g.accumulates(trained)});
+Tensor ResidualSum::output(Context& c, const Tensor& y) {
+  if (product_adds()) return y;
+  o_ = (norm_.exists() ? c.saved : c.scratch).alloc(c.dtype, y.shape);  // backward() reads it for the norm
+  return o_;
+}
+
+void ResidualSum::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  if (product_adds()) return;
+  if (factor_ == 1) return norm_.forward(c, p, y, o_, x);
+  if (norm_.exists()) norm_.forward(c, p, y, o_);
+  add(c.stream, {.y = y, .a = x, .b = norm_.exists() ? y : o_, .factor = factor_});
+}
+
+Tensor ResidualSum::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dy) const {
+  Tensor d_o = dy;
+  if (factor_ != 1) {
+    d_o = c.scratch.alloc(c.dtype, dy.shape);
+    scale(c.stream, {.y = d_o, .x = dy, .factor = factor_});
+  }
+  if (!norm_.exists()) return d_o;
+  const Tensor d_normed = std::exchange(d_o, c.scratch.alloc(c.dtype, dy.shape));
+  norm_.backward(c, p, g, d_o, d_normed, o_, false);
+  return d_o;
 }
 
 }  // namespace flatshard

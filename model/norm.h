@@ -1,13 +1,20 @@
 #pragma once
-// Norms as layers: their parameters and the statistics saved for the backward pass.
+// Norms as layers: their parameters and the statistics saved for the backward pass; and the norms before and
+// after the halves of a block, which a family may lack.
 
 #include <string>
 
 #include "model/config.h"
 #include "model/context.h"
+#include "model/linear.h"
+#include "model/rows.h"
 #include "runtime/param.h"
 
 namespace flatshard {
+
+// Declares a weight or a bias of a norm, with this initial value.
+ParamId declare_norm(ParamList& params, const ModelConfig& config, const std::string& name, int64_t size,
+                     float value);
 
 class Norm {
  public:
@@ -15,21 +22,19 @@ class Norm {
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
-  // y = norm(x) over the last dimension, plus an addend like x, if there is one; only RMSNorm supports an
-  // addend. Rows of y may have spare columns (linear.h).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
+  // y = norm(x) of each row, plus an addend like x, if there is one; only RMSNorm supports an addend.
+  void forward(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend = {});
   // Computes y again, from the x of forward(), which had no addend.
-  void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) const;
+  void forward_again(Context& c, const ParamView& p, const Rows& y, const Tensor& x) const;
   // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to the tensors in g that
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x, bool accumulate);
+                const Tensor& x, bool accumulate) const;
   bool is_trained(const GradView& g) const;  // false if there is no norm
   bool exists() const { return size_ > 0; }
 
  private:
-  void normalize(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
-                 const Tensor& addend) const;
+  void normalize(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend) const;
 
   NormKind kind_ = NormKind::rms;
   int64_t size_ = 0;
@@ -39,36 +44,49 @@ class Norm {
   Tensor rstd_, mean_;
 };
 
-// RMSNorm of the heads of q and k, which a packed projection has before the heads of v, and their rotation
-// (kernels/qk_norm.h).
-class QkNorm {
+// The norm before a half of a block: h = norm(x), or x itself without a norm.
+class InputNorm {
  public:
-  QkNorm() = default;
-  // Declares q_prefix.weight and k_prefix.weight.
-  QkNorm(ParamList& params, const ModelConfig& config, const std::string& q_prefix,
-         const std::string& k_prefix);
+  explicit InputNorm(const Norm& norm) : norm_(norm) {}
 
-  // Computes y (N, query heads + key heads, D) from the packed projection (N, heads, D). An empty table means
-  // no rotation.
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed, const Tensor& table);
-  // Computes y again, from the `packed` and the table of forward().
-  void forward_again(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed,
-                     const Tensor& table) const;
-  // Works in place: the heads of q and k in d, which is packed, are gradients of y on entry and gradients of
-  // `packed` on return.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d, const Tensor& packed,
-                const Tensor& table) const;
-  bool exists() const { return query_heads_ > 0; }
+  // Returns h for the layer that reads it. With Context::recompute it is in scratch, not saved.
+  Rows forward(Context& c, const ParamView& p, const Tensor& x, const Linear& reader);
+  // Returns h for the backward pass: the saved one, or with Context::recompute another with the same values.
+  Rows again(Context& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const;
+  // The tensor for the gradient of h: without a norm dx, to which the reader adds; empty if none is needed.
+  Tensor gradient(Context& c, const GradView& g, const Tensor& dx) const;
+  // Adds the gradient of x to dx, given that tensor.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dh,
+                const Tensor& x) const;
+  bool exists() const { return norm_.exists(); }
 
  private:
-  Tensor heads_of(const Tensor& packed) const;
+  bool wants_gradient(const Context& c, const GradView& g) const {
+    return c.input_gradient || norm_.is_trained(g);
+  }
 
-  int64_t query_heads_ = 0, heads_ = 0;  // heads_: heads of q and k
-  int64_t rows_ = 0;                     // separately normalized rows of a token
-  float eps_ = 0, offset_ = 0;
-  bool rounds_ = true;
-  ParamId wq_, wk_;
-  Tensor rstd_;
+  Norm norm_;
+};
+
+// The end of a half of a block: y = x + factor norm(o), where o is the output of its last product. Without a
+// norm or a factor, that product writes y, with x as its addend.
+class ResidualSum {
+ public:
+  ResidualSum(const Norm& norm, float factor) : norm_(norm), factor_(factor) {}
+
+  // What the product writes, and what it adds.
+  Tensor output(Context& c, const Tensor& y);
+  Tensor addend(const Tensor& x) const { return product_adds() ? x : Tensor{}; }
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // Returns the gradient of o.
+  Tensor backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dy) const;
+
+ private:
+  bool product_adds() const { return !norm_.exists() && factor_ == 1; }
+
+  Norm norm_;
+  float factor_;
+  Tensor o_;
 };
 
 }  // namespace flatshard

@@ -1,7 +1,6 @@
 #include "model/transformer.h"
 
 #include <cmath>
-#include <utility>
 
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -91,117 +90,6 @@ void EmbeddingLayer::add_gradients(Context& c, const GradView& g, const Tensor& 
                       .positions = dp.empty() ? Tensor{} : c.positions});
 }
 
-namespace {
-
-HalfFrame half_frame(ParamList& params, const ModelConfig& config, int64_t layer, const std::string& in,
-                     const std::string& out) {
-  const std::string block = block_prefix(param_names(config.family), layer);
-  const auto norm = [&](const std::string& name) {
-    return name.empty() ? Norm() : Norm(params, config, block + name, config.norm, config.hidden);
-  };
-  return {.in = norm(in),
-          .out = norm(out),
-          .factor = static_cast<float>(config.residual_multiplier),
-          .h = {},
-          .o = {}};
-}
-
-// The shape of a layer's input, with spare columns (linear.h).
-template <class Layer>
-Shape shape_of_input(const Context& c, const Layer& layer, const Tensor& x) {
-  return {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])};
-}
-
-template <class Layer>
-void forward_half(Context& c, const ParamView& p, HalfFrame& f, Layer& layer, const Tensor& y,
-                  const Tensor& x) {
-  const ArenaScope scope(c.scratch);
-  Tensor h = x;
-  if (f.in.exists()) {
-    h = f.h = (c.recompute ? c.scratch : c.saved).alloc(c.dtype, shape_of_input(c, layer, x));
-    f.in.forward(c, p, h, x);
-  }
-  if (!f.out.exists() && f.factor == 1) return layer.forward(c, p, y, h, x);
-  f.o = (f.out.exists() ? c.saved : c.scratch).alloc(c.dtype, x.shape);  // read only by the norm's backward
-  layer.forward(c, p, f.o, h, {});
-  if (f.factor == 1) return f.out.forward(c, p, y, f.o, x);
-  if (f.out.exists()) f.out.forward(c, p, y, f.o);
-  add(c.stream, {.y = y, .a = x, .b = f.out.exists() ? y : f.o, .factor = f.factor});
-}
-
-template <class Layer>
-void backward_half(Context& c, const ParamView& p, const GradView& g, HalfFrame& f, Layer& layer,
-                   const Tensor& dx, const Tensor& x) {
-  const ArenaScope scope(c.scratch);
-  Tensor d_o = dx;
-  if (f.factor != 1) {
-    d_o = c.scratch.alloc(c.dtype, x.shape);
-    scale(c.stream, {.y = d_o, .x = dx, .factor = f.factor});
-  }
-  if (f.out.exists()) {
-    const Tensor dy = std::exchange(d_o, c.scratch.alloc(c.dtype, x.shape));
-    f.out.backward(c, p, g, d_o, dy, f.o, false);
-  }
-  if (!f.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
-  const bool returns = c.input_gradient || f.in.is_trained(g);
-  const Tensor dh = returns ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
-  if (c.recompute) {
-    f.h = c.scratch.alloc(c.dtype, shape_of_input(c, layer, x));
-    f.in.forward_again(c, p, f.h, x);
-    layer.restore_spare_columns(c, p, f.h);
-  }
-  layer.backward(c, p, g, dh, d_o, f.h, false);
-  if (returns) f.in.backward(c, p, g, dx, dh, x, true);
-}
-
-}  // namespace
-
-AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
-                             const Tensor& rope_table)
-    : TextLayer(config),
-      frame_(half_frame(params, config, layer, param_names(config.family).attention_norm,
-                        param_names(config.family).attention_out_norm)),
-      attention_(params, config, layer, rope_table) {}
-
-void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  forward_half(c, p, frame_, attention_, y, x);
-}
-
-void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                             const Tensor& x) {
-  backward_half(c, p, g, frame_, attention_, dx, x);
-}
-
-MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
-    : TextLayer(config),
-      frame_(half_frame(params, config, layer, param_names(config.family).mlp_norm,
-                        param_names(config.family).mlp_out_norm)),
-      mlp_(params, config, layer) {}
-
-void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  forward_half(c, p, frame_, mlp_, y, x);
-}
-
-void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  backward_half(c, p, g, frame_, mlp_, dx, x);
-}
-
-Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
-    : TextLayer(config), attention_(params, config, layer, rope_table), mlp_(params, config, layer) {}
-
-void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  r_ = c.saved.alloc(c.dtype, x.shape);
-  attention_.forward(c, p, r_, x);
-  mlp_.forward(c, p, y, r_);
-}
-
-void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  const bool input_gradient = std::exchange(c.input_gradient, true);  // applies to the attention half
-  mlp_.backward(c, p, g, dx, r_);
-  c.input_gradient = input_gradient;
-  attention_.backward(c, p, g, dx, x);
-}
-
 HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight)
     : TextLayer(config),
       norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
@@ -214,7 +102,7 @@ HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_
                      .init = Init::normal(0.02f)});
   const std::string& path = param_names(config.family).head;
   if (const auto found = config.adapters.find(path); found != config.adapters.end())
-    adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}}, config.vocab);
+    adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}});
 }
 
 void HeadLayer::normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x) {

@@ -1,23 +1,12 @@
 #pragma once
-// The layers of a transformer: embedding, blocks or their halves, head.
+// The first and the last layer of a transformer: embedding and head. block.h has the ones between them.
 
 #include "kernels/head.h"
-#include "model/attention.h"
-#include "model/mlp.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "model/norm.h"
 
 namespace flatshard {
-
-// A layer whose output has one row for each token.
-class TextLayer : public Layer {
- public:
-  explicit TextLayer(const ModelConfig& config) : hidden_(config.hidden) {}
-  Shape output(const RowCounts& rows) const override { return {rows.tokens, hidden_}; }
-
- protected:
-  int64_t hidden_;
-};
 
 // y = the embedding of the tokens, scaled or with learned positions if the family has them. The rows of x
 // replace the rows of y that images.rows lists. Without images x is not used, and backward() does not change
@@ -39,59 +28,6 @@ class EmbeddingLayer : public TextLayer {
 
   float factor(DType dtype) const;  // factor of the embedding
   void add_gradients(Context& c, const GradView& g, const Tensor& dy) const;
-};
-
-// The parts of a half of a block around its layer: two norms, each of which a family may lack, and the factor
-// of the half's output.
-struct HalfFrame {
-  Norm in, out;
-  float factor;
-  // h is in(x), with spare columns; it is not saved with Context::recompute. o is the layer's output, if
-  // there is an output norm or a factor.
-  Tensor h, o;
-};
-
-// y = x + factor out(attention(in(x)))
-class AttentionHalf : public TextLayer {
- public:
-  AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                const Tensor& x) override;
-  std::unique_ptr<Layer> clone() const override { return std::make_unique<AttentionHalf>(*this); }
-
- private:
-  HalfFrame frame_;
-  SelfAttention attention_;
-};
-
-// y = x + factor out(mlp(in(x)))
-class MlpHalf : public TextLayer {
- public:
-  MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                const Tensor& x) override;
-  std::unique_ptr<Layer> clone() const override { return std::make_unique<MlpHalf>(*this); }
-
- private:
-  HalfFrame frame_;
-  Mlp mlp_;
-};
-
-// Both halves as one layer.
-class Block : public TextLayer {
- public:
-  Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                const Tensor& x) override;
-  std::unique_ptr<Layer> clone() const override { return std::make_unique<Block>(*this); }
-
- private:
-  AttentionHalf attention_;
-  MlpHalf mlp_;
-  Tensor r_;  // output of the attention half
 };
 
 // losses = target_weights * cross_entropy(logits, targets), chunk by chunk; or logits = factor norm(x) w^T,

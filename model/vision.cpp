@@ -236,7 +236,7 @@ ModalityProjection::ModalityProjection(ParamList& params, const ModelConfig& con
 
 void ModalityProjection::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const int64_t P = x.shape[0];
-  normalized_ = c.saved.alloc(c.dtype, {P, x.shape[1] + mlp_.spare_of_x(c, P)});
+  normalized_ = mlp_.reader().input(c, c.saved, P);
   norm_.forward(c, p, normalized_, x);
   const ArenaScope scope(c.scratch);
   const Tensor context = c.scratch.alloc(c.dtype, {P, hidden_});
@@ -294,8 +294,8 @@ void PerceiverLayer::forward(Context& c, const ParamView& p, const Tensor& y, co
   const int64_t L = moves.latents.size();
   queries_in_ = c.saved.alloc(c.dtype, {L, hidden_});
   keys_in_ = c.saved.alloc(c.dtype, x.shape);
-  q_rows_ = c.saved.alloc(c.dtype, {L, query_heads_, head_dim_});
-  kv_rows_ = c.saved.alloc(c.dtype, {x.shape[0], 2 * key_heads_, head_dim_});
+  q_rows_ = c.saved.alloc(c.dtype, {L, query_heads_ * head_dim_});
+  kv_rows_ = c.saved.alloc(c.dtype, {x.shape[0], 2 * key_heads_ * head_dim_});
   o_ = c.saved.alloc(c.dtype, q_rows_.shape);
   lse_ = c.saved.alloc(DType::f32, {query_heads_, L});
   attended_ = c.saved.alloc(c.dtype, {L, hidden_});
@@ -309,17 +309,17 @@ void PerceiverLayer::forward(Context& c, const ParamView& p, const Tensor& y, co
   latents_norm_.forward(c, p, queries_in_, latents);
   scatter_rows(c.stream, {.y = keys_in_, .x = normalized, .index = moves.patches});
   scatter_rows(c.stream, {.y = keys_in_, .x = queries_in_, .index = moves.latents});
-  q_.forward(c, p, rows_of(q_rows_), queries_in_);
-  kv_.forward(c, p, rows_of(kv_rows_), keys_in_);
+  q_.forward(c, p, q_rows_, queries_in_);
+  kv_.forward(c, p, kv_rows_, keys_in_);
   attention_forward(c.stream, c.scratch,
-                    {.o = o_,
+                    {.o = queries(o_),
                      .lse = lse_,
-                     .q = q_rows_,
+                     .q = queries(q_rows_),
                      .k = keys(kv_rows_),
                      .v = values(kv_rows_),
                      .mask = mask(c),
                      .scale = 1 / std::sqrt(static_cast<float>(head_dim_))});
-  out_.forward(c, p, attended_, rows_of(o_), latents);
+  out_.forward(c, p, attended_, o_, latents);
   mlp_norm_.forward(c, p, mlp_in_, attended_);
   if (is_last_) {
     latents_out_ = c.saved.alloc(c.dtype, attended_.shape);
@@ -350,22 +350,22 @@ void PerceiverLayer::backward(Context& c, const ParamView& p, const GradView& g,
 
   const Tensor d_o = c.scratch.alloc(c.dtype, o_.shape), dq = c.scratch.alloc(c.dtype, q_rows_.shape),
                dkv = c.scratch.alloc(c.dtype, kv_rows_.shape);
-  out_.backward(c, p, g, rows_of(d_o), d_latents, rows_of(o_));
+  out_.backward(c, p, g, d_o, d_latents, o_);
   attention_backward(c.stream, c.scratch,
-                     {.dq = dq,
+                     {.dq = queries(dq),
                       .dk = keys(dkv),
                       .dv = values(dkv),
-                      .grad_o = d_o,
-                      .q = q_rows_,
+                      .grad_o = queries(d_o),
+                      .q = queries(q_rows_),
                       .k = keys(kv_rows_),
                       .v = values(kv_rows_),
-                      .o = o_,
+                      .o = queries(o_),
                       .lse = lse_,
                       .mask = mask(c),
                       .scale = 1 / std::sqrt(static_cast<float>(head_dim_))});
   const Tensor d_keys = c.scratch.alloc(c.dtype, keys_in_.shape);
-  kv_.backward(c, p, g, d_keys, rows_of(dkv), keys_in_);
-  q_.backward(c, p, g, dh, rows_of(dq), queries_in_);
+  kv_.backward(c, p, g, d_keys, dkv, keys_in_);
+  q_.backward(c, p, g, dh, dq, queries_in_);
   add(c.stream, {.y = dh, .a = dh, .b = gathered(c, c.scratch, d_keys, moves.latents)});
   latents_norm_.backward(c, p, g, d_latents, dh, gathered(c, c.scratch, x, moves.latents), true);
   context_norm_.backward(c, p, g, d_context, gathered(c, c.scratch, d_keys, moves.patches),

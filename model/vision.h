@@ -15,11 +15,10 @@
 //   l' = l + o(attention(q(n1(l)), k, v of [n2(context); n1(l)]))      latents' = l' + mlp(n3(l'))
 
 #include "model/attention.h"
+#include "model/block.h"
 #include "model/linear.h"
-#include "model/mlp.h"
 #include "model/model.h"
 #include "model/norm.h"
-#include "model/transformer.h"
 
 namespace flatshard {
 
@@ -111,7 +110,7 @@ class ModalityProjection : public Layer {
   Norm norm_;
   Mlp mlp_;
   ParamId latents_;
-  Tensor normalized_;
+  Rows normalized_;
 };
 
 class PerceiverLayer : public Layer {
@@ -137,8 +136,9 @@ class PerceiverLayer : public Layer {
   Tensor attended_, mlp_in_, latents_out_;  // l', n3(l'), and latents' of the last layer
 
   AttentionMask mask(const Context& c) const;
-  Heads keys(const Tensor& rows) const { return {rows, 0, key_heads_}; }
-  Heads values(const Tensor& rows) const { return {rows, key_heads_, key_heads_}; }
+  Heads queries(const Tensor& rows) const { return heads_in(rows, 0, query_heads_, head_dim_); }
+  Heads keys(const Tensor& rows) const { return heads_in(rows, 0, key_heads_, head_dim_); }
+  Heads values(const Tensor& rows) const { return heads_in(rows, key_heads_, key_heads_, head_dim_); }
 };
 
 }  // namespace flatshard

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "bench/case.h"
-#include "kernels/gemm.h"
 #include "runtime/rng.h"
 #include "tests/model/gradients.h"
 #include "tests/test.h"
@@ -99,7 +98,7 @@ Results computed(float p, const Wanted& wanted, bool written = true, Place place
   std::vector<AdaptedLayer> layers = kLayers;
   for (AdaptedLayer& layer : layers) layer.adapter.dropout = p;
   ParamList params;
-  LayerAdapters adapters(params, layers, kWidth);
+  LayerAdapters adapters(params, layers);
   const int64_t spare = place == Place::spare_columns ? kRanks + 1 : 0;
   Arena memory("memory", Device::cpu()), saved("saved", Device::cpu()), scratch("scratch", Device::cpu());
   StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
@@ -134,15 +133,15 @@ Results computed(float p, const Wanted& wanted, bool written = true, Place place
       bench::from_doubles(t, all);
       return t;
     };
-    const Tensor y = packed(".y"), dy = packed(".dy", spare),
-                 dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{},
-                 x = memory.alloc(DType::f32, {kTokens, kIn + spare});
+    const Tensor y = packed(".y"), dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{};
+    const Rows dy = Rows(packed(".dy", spare)).columns(0, kWidth),
+               x = Rows(memory.alloc(DType::f32, {kTokens, kIn + spare})).columns(0, kIn);
     if (fills) {
       const Values own = values_of("x", {kTokens, kIn});
-      Values all(static_cast<size_t>(x.size()));
+      Values all(static_cast<size_t>(x.of.size()));
       for (size_t row = 0; row < kTokens; ++row)
         std::copy_n(&own[row * kIn], kIn, &all[row * static_cast<size_t>(kIn + spare)]);
-      bench::from_doubles(x, all);
+      bench::from_doubles(x.of, all);
     }
     Context c{.stream = stream,
               .scratch = scratch,
@@ -161,14 +160,8 @@ Results computed(float p, const Wanted& wanted, bool written = true, Place place
       adapters.project(c, ParamView(p_tensors), x, kFirst);
       const Tensor b = memory.alloc(DType::f32, {kWidth, kRanks});
       for (const auto& [column, out] : {std::pair<int64_t, int64_t>{0, 4}, {4, kBetween}, {4 + kBetween, 6}})
-        adapters.place_b(c, ParamView(p_tensors), b.slice(column, column + out), kRanks, column);
-      gemm(stream, scratch,
-           {.c = y,
-            .a = packed_columns(x, kIn, {kTokens, kRanks}),
-            .b = b,
-            .transpose_b = true,
-            .accumulate = true,
-            .a_stride = x.shape[1]});
+        adapters.place_b(c, ParamView(p_tensors), b.slice(column, column + out), column);
+      gemm(c, {.c = y, .a = x.columns(kIn, kRanks), .b = b, .transpose_b = true, .accumulate = true});
     }
     adapters.backward(c, ParamView(p_tensors), test::Gradients(g, written).view(), dx, dy, x, kFirst);
     if (!fills) return;

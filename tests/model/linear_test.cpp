@@ -65,22 +65,21 @@ Tensor filled(Arena& memory, const std::string& name, DType dtype, const Shape& 
 }
 
 // Rows of `width` columns with these values, before `spare` others.
-Tensor filled_rows(Arena& memory, const std::string& name, int64_t width, int64_t spare) {
+Rows filled_rows(Arena& memory, const std::string& name, int64_t width, int64_t spare) {
   const Tensor own = filled(memory, name, DType::f32, {kTokens, width}),
                all = memory.alloc(DType::f32, {kTokens, width + spare});
   if (!memory.planning())
     for (int64_t row = 0; row < kTokens; ++row)
       std::copy_n(own.as<float>() + row * width, width, all.as<float>() + row * (width + spare));
-  return all;
+  return Rows(all).columns(0, width);
 }
 
-Values columns(const Tensor& t, int64_t width) {
-  const Values all = bench::to_doubles(t);
-  const int64_t stride = t.shape[1];
+Values values_of(const Rows& rows) {
+  const Values all = bench::to_doubles(rows.of);
   Values own;
-  for (int64_t row = 0; row < t.shape[0]; ++row)
-    own.insert(own.end(), &all[static_cast<size_t>(row * stride)],
-               &all[static_cast<size_t>(row * stride)] + width);
+  for (int64_t row = 0; row < rows.count(); ++row)
+    own.insert(own.end(), &all[static_cast<size_t>(row * rows.stride())],
+               &all[static_cast<size_t>(row * rows.stride())] + rows.width);
   return own;
 }
 
@@ -122,10 +121,11 @@ Results computed(const Subject& s, const Spare& spare) {
       if (const ParamRole role = params.specs()[i].role;
           role != ParamRole::adapter && role != ParamRole::bias)
         g[i] = {};
-    const Tensor x = filled_rows(memory, "x", s.in, spare.x),
-                 y = memory.alloc(DType::f32, {kTokens, linear.width() + spare.y}),
-                 dy = filled_rows(memory, "dy", linear.width(), spare.dy),
-                 dx = filled(memory, "dx", DType::f32, {kTokens, s.in});
+    const int64_t width = 2 * s.out;
+    const Rows x = filled_rows(memory, "x", s.in, spare.x),
+               y = Rows(memory.alloc(DType::f32, {kTokens, width + spare.y})).columns(0, width),
+               dy = filled_rows(memory, "dy", width, spare.dy);
+    const Tensor dx = filled(memory, "dx", DType::f32, {kTokens, s.in});
     Context c{.stream = stream,
               .scratch = scratch,
               .saved = saved,
@@ -140,7 +140,7 @@ Results computed(const Subject& s, const Spare& spare) {
     linear.forward(c, ParamView(p), y, x);
     linear.backward(c, ParamView(p), test::Gradients(g, true).view(), dx, dy, x, true);
     if (memory.planning()) return;
-    r = {columns(y, linear.width()), columns(dx, s.in), {}};
+    r = {values_of(y), values_of(dx), {}};
     for (const Tensor& t : g)
       if (!t.empty()) r.gradients.push_back(bench::to_doubles(t));
   };
@@ -173,7 +173,9 @@ TEST_CASE("a linear layer with adapters has the same values with spare columns o
 
 TEST_CASE("adapters use spare columns on a GPU, where they save traffic") {
   constexpr int64_t kIn = 128, kFew = 200, kMany = 512;  // rows: less than 2 in; 2 in and 2 out
-  const auto spare_of = [](const Subject& s, Device device, int64_t rows, DType dtype = DType::bf16) {
+  // The columns behind x and behind y.
+  const auto spare_of = [](const Subject& s, Device device, int64_t rows, DType dtype = DType::bf16,
+                           int64_t multiple = 1) {
     const ModelConfig config = config_of(s);
     ParamList params;
     const Linear linear(params, config, specs_of(s));
@@ -189,7 +191,10 @@ TEST_CASE("adapters use spare columns on a GPU, where they save traffic") {
                     .target_weights = {},
                     .losses = {},
                     .dtype = dtype};
-    return std::pair(linear.spare_of_x(c, rows), linear.spare_of_y(c, rows));
+    const Rows x = linear.input(c, memory, rows, multiple), y = linear.output(c, memory, rows, multiple);
+    CHECK(x.width == s.in);
+    CHECK(y.width == 2 * s.out);
+    return std::pair(x.stride() - x.width, y.stride() - y.width);
   };
   const std::pair<int64_t, int64_t> none{0, 0}, line{64, 64};
   Subject s{.in = kIn, .out = 128, .ranks = {16, 16, 16}, .four_bits = true};
@@ -197,6 +202,8 @@ TEST_CASE("adapters use spare columns on a GPU, where they save traffic") {
   const Device gpu = Device::cuda(0);
   CHECK(spare_of(s, gpu, 1) == line);
   CHECK(spare_of(s, gpu, 1, DType::f32) == line);  // 48 columns, in lines of 32
+  CHECK(spare_of(s, gpu, 1, DType::bf16, 128) == std::pair<int64_t, int64_t>{128, 128});
+  CHECK(spare_of(s, gpu, 1, DType::bf16, 0) == none);
   s.ranks = {16, 0, 8};
   CHECK(spare_of(s, gpu, 1, DType::f32) == std::pair<int64_t, int64_t>{32, 32});
   s.ranks = {3, 3, 3};  // rows of u would not be whole accesses of 16 bytes

@@ -1,0 +1,28 @@
+#pragma once
+// The activation of an MLP, of (N, F): a = f(gate) up with f = silu or gelu, or a = gelu(up), by a kind of
+// GELU. gate and up are side by side in each row.
+
+#include "model/config.h"
+#include "model/context.h"
+#include "model/rows.h"
+
+namespace flatshard {
+
+class Activation {
+ public:
+  explicit Activation(MlpKind kind) : kind_(kind) {}
+
+  bool is_gated() const { return kind_ == MlpKind::swiglu || kind_ == MlpKind::geglu; }
+  // For Linear::input() and output(): GELU takes no strides, so its rows must be contiguous.
+  int64_t row_multiple() const { return is_gated() ? 1 : 0; }
+
+  // a (N, F) from up (N, 2F), or (N, F) without a gate.
+  void forward(Context& c, const Rows& a, const Rows& up) const;
+  // d_up, like up in width and stride, from da; without a gate d_up may be da.
+  void backward(Context& c, const Rows& d_up, const Tensor& da, const Rows& up) const;
+
+ private:
+  MlpKind kind_;
+};
+
+}  // namespace flatshard
