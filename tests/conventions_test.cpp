@@ -42,8 +42,9 @@ Source read_source(const fs::path& file) {
 }
 
 const std::vector<std::string>& folders() {
-  static const std::vector<std::string> all{"runtime", "kernels", "comm",    "checkpoint", "model", "text",
-                                            "hub",     "train",   "planner", "tools",      "bench", "tests"};
+  static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model",
+                                            "text",    "hub",     "train", "planner",    "tools",
+                                            "bench",   "ptx_vm",  "tests"};
   return all;
 }
 
@@ -100,9 +101,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
        {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "planner", "tools"}},
       {"bench",
        {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools", "bench"}},
+      {"ptx_vm", {"runtime", "tests", "ptx_vm"}},  // of the first two a few headers, see below
       {"tests",
        {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "planner", "tools",
-        "bench", "tests"}},
+        "bench", "ptx_vm", "tests"}},
   };
   return rules;
 }
@@ -131,11 +133,11 @@ const std::vector<ThirdParty>& third_party() {
   static const std::vector<ThirdParty> rules{
       {"^(cuda|cuda_.*|driver_types|vector_types)\\.h$", "_cuda\\.cpp$|\\.cuh?$|^runtime/cuda_check\\.h$"},
       {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
-      {"^cublas", "^(kernels|tests/ptx_vm)/cublas"},
+      {"^cublas", "^(kernels|ptx_vm|ptx_vm/tests)/cublas"},
       {"^cudnn", "^kernels/cudnn"},
-      {"^nccl\\.h$", "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^tests/ptx_vm/nccl\\.cpp$"},
+      {"^nccl\\.h$", "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^ptx_vm/nccl\\.cpp$"},
       {"^mpi\\.h$",
-       "^comm/(world|mpi_communicator)\\.cpp$|^comm/mpi_meeting\\.|^bench/plain_mpi\\.cpp$|^tests/ptx_vm/"
+       "^comm/(world|mpi_communicator)\\.cpp$|^comm/mpi_meeting\\.|^bench/plain_mpi\\.cpp$|^ptx_vm/"
        "nccl\\.cpp$"},
       {"^omp\\.h$", "^kernels/gemm_onednn\\.cpp$"},
       {"^doctest/", "^tests/"},
@@ -172,7 +174,7 @@ std::vector<std::string> includes_of(const Source& source, char open, char close
 }
 
 bool may_include(const Source& source, const std::string& include) {
-  static const std::set<std::string> generated{"build_config.h", "build_info.h", "revision.h",
+  static const std::set<std::string> generated{"build_config.h", "build_info.h", "nvcc.h", "revision.h",
                                                "source_dir.h"};
   if (generated.contains(include)) return true;
   const std::string folder = include.substr(0, include.find('/'));
@@ -243,12 +245,35 @@ TEST_CASE("a third-party header is included only at its home") {
       }
 }
 
-TEST_CASE("tests outside of tests/ptx_vm include one header of it") {
+// It is a product of its own. Its tests run in our harness; its example is a program of another project.
+TEST_CASE("the PTX machine includes nothing of ours but errors") {
+  static const std::set<std::string> of_tests{"tests/process.h", "tests/test.h", "nvcc.h", "source_dir.h"};
+  size_t errors = 0;
   for (const Source& source : sources()) {
-    if (source.path.starts_with("tests/ptx_vm/")) continue;
+    if (source.folder != "ptx_vm") continue;
+    const bool is_test = source.path.starts_with("ptx_vm/tests/"),
+               is_example = source.path.starts_with("ptx_vm/example/");
     CAPTURE(source.path);
-    for (const std::string& include : includes_of(source, '"', '"'))
+    for (const std::string& include : includes_of(source, '"', '"')) {
+      CAPTURE(include);
+      const bool is_own =
+          include.starts_with("ptx_vm/") && (is_test || !include.starts_with("ptx_vm/tests/"));
+      CHECK((is_own || include == "runtime/check.h" || (is_test && of_tests.contains(include))));
+      CHECK(!is_example);
+      errors += include == "runtime/check.h";
+    }
+  }
+  CHECK(errors > 10);
+}
+
+TEST_CASE("tests outside of tests/ptx_vm include one header of it, and none of the PTX machine") {
+  for (const Source& source : sources()) {
+    if (source.path.starts_with("tests/ptx_vm/") || source.folder == "ptx_vm") continue;
+    CAPTURE(source.path);
+    for (const std::string& include : includes_of(source, '"', '"')) {
       CHECK((!include.starts_with("tests/ptx_vm/") || include == "tests/ptx_vm/every_order.h"));
+      CHECK(!include.starts_with("ptx_vm/"));
+    }
   }
 }
 
@@ -293,7 +318,7 @@ TEST_CASE("events are recorded and waited for only at their home") {
         "runtime/parallel.cpp",  "runtime/host_work.cpp",     "runtime/read_stream.cpp",
         "comm/sharded_unit.cpp", "comm/shard_placement.cpp",  "comm/state_pages.cpp",
         "comm/pipe.cpp",         "text/data/image_loader.cpp"};
-    return s.folder != "tests" && !homes.contains(s.path);
+    return s.folder != "tests" && s.folder != "ptx_vm" && !homes.contains(s.path);
   });
   CHECK_MESSAGE(found.empty(), joined(found));
 }

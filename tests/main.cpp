@@ -10,6 +10,7 @@
 //                                      here and in processes, a tab, and the reason of a skip
 
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
@@ -37,7 +38,7 @@ std::string (*problem_at_end)() = [] { return std::string(); };
 // The path of a test case's file in this repository.
 std::string file_of(const doctest::TestCaseData& test) {
   const std::string path = test.m_file.c_str();
-  const size_t at = path.rfind("/tests/");
+  const size_t at = std::min(path.rfind("/ptx_vm/tests/"), path.rfind("/tests/"));
   return at == path.npos ? path : path.substr(at + 1);
 }
 

@@ -5,9 +5,9 @@
 #include <regex>
 
 #include "bench/kernels/attention_setting.h"
+#include "ptx_vm/ptx_vm.h"
+#include "ptx_vm/registry.h"
 #include "tests/kernels/outputs.h"
-#include "tests/ptx_vm/ptx_vm.h"
-#include "tests/ptx_vm/registry.h"
 #include "tests/test.h"
 
 using namespace flatshard;

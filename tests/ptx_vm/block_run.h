@@ -4,9 +4,9 @@
 
 #include "hub/model_folder.h"
 #include "model/model.h"
+#include "ptx_vm/counts.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
-#include "tests/ptx_vm/counts.h"
 
 namespace flatshard::ptx_vm {
 

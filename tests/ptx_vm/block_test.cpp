@@ -3,8 +3,8 @@
 
 #include "model/lora.h"
 #include "model/quantization.h"
+#include "ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/block_run.h"
-#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -1,5 +1,5 @@
-// The machine's cuBLASLt: memory errors in matrix products. tests/kernels/cuda_kernels_test.cpp checks the
-// values.
+// The project's products by the machine's cuBLASLt: memory errors, and timed algorithms.
+// tests/kernels/cuda_kernels_test.cpp checks their values.
 
 #include <cmath>
 #include <functional>
@@ -7,9 +7,9 @@
 
 #include "kernels/gemm.h"
 #include "kernels/tuned_products.h"
+#include "ptx_vm/ptx_vm.h"
 #include "runtime/memory.h"
 #include "runtime/stopwatch.h"
-#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -2,10 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ptx_vm/ptx_vm.h"
 #include "runtime/cuda_check.h"
 #include "runtime/memory.h"
 #include "runtime/trace.h"
-#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "bench/case.h"
-#include "tests/ptx_vm/ptx_vm.h"
+#include "ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
 using namespace flatshard;

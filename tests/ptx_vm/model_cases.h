@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/ptx_vm/counts.h"
+#include "ptx_vm/counts.h"
 
 namespace flatshard::ptx_vm {
 

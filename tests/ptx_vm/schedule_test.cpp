@@ -6,9 +6,9 @@
 
 #include "bench/case.h"
 #include "kernels/attention.h"
+#include "ptx_vm/ptx_vm.h"
+#include "ptx_vm/registry.h"
 #include "tests/kernels/outputs.h"
-#include "tests/ptx_vm/ptx_vm.h"
-#include "tests/ptx_vm/registry.h"
 #include "tests/test.h"
 
 using namespace flatshard;

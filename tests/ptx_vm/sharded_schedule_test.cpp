@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/ptx_vm/ptx_vm.h"
+#include "ptx_vm/ptx_vm.h"
 #include "tests/runtime/small_trainer.h"
 #include "tests/test.h"
 

@@ -3,7 +3,7 @@
 // rank. Measures its costs, and the least bytes of the formulas of its kernels, except matrix products.
 
 #include "bench/random_tokens.h"
-#include "tests/ptx_vm/counts.h"
+#include "ptx_vm/counts.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard::ptx_vm {

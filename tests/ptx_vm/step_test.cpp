@@ -1,6 +1,6 @@
 // The bytes that the kernels of a training step move.
 
-#include "tests/ptx_vm/ptx_vm.h"
+#include "ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/step_run.h"
 #include "tests/test.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "ptx_vm/ptx_vm.h"
 #include "tests/process.h"
-#include "tests/ptx_vm/ptx_vm.h"
 
 namespace flatshard::ptx_vm {
 

@@ -10,10 +10,10 @@
 
 #include "build_config.h"
 #include "comm/optimizer_kinds.h"
+#include "ptx_vm/ptx_vm.h"
 #include "runtime/rng.h"
 #include "runtime/whole_file.h"
 #include "tests/process.h"
-#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/train_run.h"
 #include "tests/test.h"
 #include "text/data/token_file.h"
@@ -404,7 +404,7 @@ TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocat
   // The second has adapters in spare columns.
   for (const std::string options : {"", "--lora.rank=8 --quant.base=nf4 --model.ffn=64"}) {
     CAPTURE(options);
-    std::set<int64_t> beyond_plan;  // kept by the machine's matrix products, the same on any number of ranks
+    std::set<int64_t> beyond_plan;  // what the program keeps besides, the same on any number of ranks
     for (const int ranks : {1, 2}) {
       if (const std::string why = test::no_ranks_because(); ranks > 1 && !why.empty()) return test::skip(why);
       CAPTURE(ranks);

@@ -13,12 +13,12 @@
 
 #include "bench/case.h"
 #include "bench/words.h"
+#include "ptx_vm/bounds.h"
+#include "ptx_vm/ptx_vm.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "source_dir.h"
-#include "tests/ptx_vm/bounds.h"
 #include "tests/ptx_vm/model_cases.h"
-#include "tests/ptx_vm/ptx_vm.h"
 #include "train/command_line/program.h"
 
 using namespace flatshard;
@@ -155,7 +155,7 @@ void count_ops(const std::vector<Case>& cases, int width, const Describe& descri
   std::printf(
       "\nClocks of a thread block on an H100, by unit, if nothing else delayed it; the unit that limits it, "
       "and the "
-      "TFLOP/s\nof tensor cores then (tests/ptx_vm/bounds.h).\n\n");
+      "TFLOP/s\nof tensor cores then (ptx_vm/bounds.h).\n\n");
   std::printf("%-*s %7s %8s %8s %8s %8s %8s  %-18s %6s\n%s", width, "", "blocks", "tensor", "shared",
               "special", "issue", "memory", "limited by", "TFLOP/s", bounds.str().c_str());
 }
