@@ -1,6 +1,7 @@
 // The CUDA runtime on the machine: device, errors, options.
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -24,9 +25,32 @@ constexpr size_t kCapacity = size_t{16} << 30;
 
 constexpr const char* kOrderNames[] = {"in_order", "comm_late", "comm_early", "random"};
 
+bool is_told = false;  // whether the program has asked for the text of the findings
+
+// For programs that check no errors.
+void print_untold();
+
 std::vector<Finding>& found() {
-  static auto* const all = new std::vector<Finding>;
+  static auto* const all = [] {
+    std::atexit(print_untold);
+    return new std::vector<Finding>;
+  }();
   return *all;
+}
+
+void print_untold() {
+  if (is_told) return;
+  for (const Finding& finding : found()) std::fprintf(stderr, "%s\n", finding.text.c_str());
+}
+
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 // Of this thread, as in CUDA; that of every thread while there are findings.
@@ -83,6 +107,7 @@ Options options_of_environment() {
     o.arch = std::atoi(arch);
     check(o.arch == 80 || o.arch == 90, "PTX_VM_ARCH=", arch, ": 80 or 90");
   }
+  if (const char* names = std::getenv("PTX_VM_FLOAT_ATOMICS")) o.may_add_floats = split_at_commas(names);
   return o;
 }
 
@@ -104,13 +129,16 @@ std::string describe(const Options& o) {
                      : o.schedule == Schedule::reverse     ? "reverse"
                      : o.schedule == Schedule::round_robin ? "round_robin"
                                                            : "random";
+  std::string floats;
+  for (const std::string& kernel : o.may_add_floats) floats += (floats.empty() ? "" : ",") + kernel;
   const char* async = o.async == AsyncTiming::early  ? "early"
                       : o.async == AsyncTiming::late ? "late"
                                                      : "random";
   return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
              " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)],
              " PTX_VM_ARCH=", o.arch, o.shared_shift ? str(" PTX_VM_SHIFT=", o.shared_shift) : "",
-             o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
+             o.pairwise_mma ? " PTX_VM_MMA=pairs" : "",
+             floats.empty() ? "" : " PTX_VM_FLOAT_ATOMICS='" + floats + "'");
 }
 
 Counters& counters() {
@@ -132,6 +160,7 @@ const std::vector<Finding>& findings() { return found(); }
 
 std::vector<Finding> take_findings() {
   if (!found().empty()) last() = {};
+  is_told = false;
   return std::exchange(found(), {});
 }
 
@@ -148,7 +177,11 @@ int last_error(bool reset) {
   return reset ? std::exchange(last().code, cudaSuccess) : last().code;
 }
 
-const std::string& last_error_text() { return found().empty() ? last().text : found().back().text; }
+const std::string& last_error_text() {
+  if (found().empty()) return last().text;
+  is_told = true;
+  return found().back().text;
+}
 
 int guarded(void (*work)(void*), void* data) {
   if (streams().is_host_thread() && streams().runs_host_function())

@@ -44,7 +44,8 @@ struct Options {
   AsyncTiming async = AsyncTiming::random;
   Counts* counts = nullptr;  // launches add their costs here (counts.h); slow
   WorkOrder stream_order = WorkOrder::in_order;
-  std::vector<std::string> may_add_floats{};  // kernels that may use float atomics in global memory
+  // Parts of names of kernels that may use float atomics in global memory; "*": all may.
+  std::vector<std::string> may_add_floats{};
   bool pairwise_mma = false;  // tensor cores add products in pairs first; results must stay within tolerance
   // Shifts dynamic shared memory by 16 or 128 bytes, to find kernels that assume more than the guaranteed
   // alignment.
@@ -55,7 +56,8 @@ struct Options {
 std::string describe(const Options& options);  // environment variables that reproduce the run
 
 // Changes take effect at the next launch. Initial values come from PTX_VM_SCHED, PTX_VM_SEED,
-// PTX_VM_RESIDENT, PTX_VM_SHIFT, PTX_VM_ASYNC, PTX_VM_ORDER, PTX_VM_ARCH and PTX_VM_MMA.
+// PTX_VM_RESIDENT, PTX_VM_SHIFT, PTX_VM_ASYNC, PTX_VM_ORDER, PTX_VM_ARCH, PTX_VM_MMA and
+// PTX_VM_FLOAT_ATOMICS (README.md).
 Options& options();
 
 // Sets the options for a scope and restores the old ones at its end.
@@ -71,6 +73,7 @@ class ScopedOptions {
 };
 
 // Like a fault on a GPU, a finding aborts its launch and makes every later CUDA call fail until it is taken.
+// A finding that is neither taken nor returned by cudaGetErrorString is printed when the program exits.
 void add_finding(Finding finding);
 const std::vector<Finding>& findings();
 std::vector<Finding> take_findings();

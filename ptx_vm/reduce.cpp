@@ -119,10 +119,11 @@ Combine combine_of(std::string_view operation, Element element) {
 void check_float_add(const Warp& warp, int lane, uint64_t address) {
   const std::vector<std::string>& may = options().may_add_floats;
   if (std::none_of(may.begin(), may.end(), [&](const std::string& name) {
-        return warp.block->kernel().name.find(name) != std::string::npos;
+        return name == "*" || warp.block->kernel().name.find(name) != std::string::npos;
       }))
     report(FindingKind::float_atomic, warp, lane,
-           str("adds a float to ", describe_address(warp, address), " in an undefined order"));
+           str("adds a float to ", describe_address(warp, address),
+               " in an undefined order; PTX_VM_FLOAT_ATOMICS permits it"));
 }
 
 }  // namespace flatshard::ptx_vm
