@@ -20,7 +20,6 @@ constinit const OptimizerKind kRows[] = {
      .update = adamw},
     {.name = "adamw8bit",
      .about = "AdamW with 8-bit moments, a quarter of the memory",
-     .elsewhere = "the 8-bit ones",
      .betas = {0.9, 0.999},
      .declared = {StateSpec{.set = kMoment, .dtype = DType::u8, .initial = kSignedZero},
                   {.set = kSquare, .dtype = DType::u8},
@@ -31,7 +30,6 @@ constinit const OptimizerKind kRows[] = {
     {.name = "lion",
      .about = "Lion with one fp32 moment, half of AdamW's memory, betas [0.9, 0.99] by default and no eps; "
               "it wants a tenth of AdamW's lr",
-     .elsewhere = "lion_32bit",
      .betas = {0.9, 0.99},
      .has_eps = false,
      .declared = {StateSpec{.set = kMoment}},

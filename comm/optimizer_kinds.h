@@ -32,7 +32,6 @@ struct StateSpec {
 struct OptimizerKind {
   const char* name;             // value of optimizer.kind
   const char* about;            // text for --help
-  const char* elsewhere = "";   // other trainers' name, for messages; "": the same
   std::array<double, 2> betas;  // defaults of the config
   bool has_eps = true;          // whether the optimizer reads eps
   std::array<StateSpec, kMostStates> declared;

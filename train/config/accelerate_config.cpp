@@ -1,365 +1,217 @@
 #include "train/config/accelerate_config.h"
 
-#include <algorithm>
+#include <cctype>
 #include <cstdlib>
-#include <map>
-#include <set>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/config/config.h"
+#include "train/config/foreign_import.h"
 #include "train/config/wrapped_classes.h"
 #include "train/config/yaml_mapping.h"
 
 namespace flatshard {
 namespace {
 
-constexpr int64_t kMostFileBytes = 1 << 20;
+// The keys of a file; those of its fsdp_config, which variables of the environment set, too; and their other
+// names.
+constexpr char kOfMachine[] =
+    "compute_environment debug distributed_type downcast_bf16 dynamo_config enable_cpu_affinity fsdp_config "
+    "gpu_ids machine_rank main_process_ip main_process_port main_training_function mixed_precision "
+    "mpirun_config num_machines num_processes parallelism_config rdzv_backend same_network tpu_env "
+    "tpu_use_cluster tpu_use_sudo use_cpu";
+constexpr char kOfFsdp[] =
+    "fsdp_activation_checkpointing fsdp_auto_wrap_policy fsdp_backward_prefetch "
+    "fsdp_cpu_ram_efficient_loading fsdp_forward_prefetch fsdp_ignored_modules fsdp_min_num_params "
+    "fsdp_offload_params fsdp_reshard_after_forward fsdp_sharding_strategy fsdp_state_dict_type "
+    "fsdp_sync_module_states fsdp_transformer_cls_to_wrap fsdp_use_orig_params fsdp_version";
+constexpr char kAliases[] = "fsdp_backward_prefetch_policy fsdp_transformer_layer_cls_to_wrap";
+constexpr char kLists[] = "fsdp_ignored_modules fsdp_transformer* gpu_ids tpu_env";
+// Keys without an effect here that users may count on, unless they are switched off.
+constexpr char kNoticed[] = "debug enable_cpu_affinity fsdp_state_dict_type fsdp_use_orig_params";
 
-struct Choice {
-  const char *word, *ours;  // ours: our word; "" if there is none
+// What accelerate assumes for keys that a file omits, from one version of FSDP to another; 0: without FSDP.
+struct Default {
+  const char *key, *toml;
+  int first_version, last_version;
 };
-using Choices = std::vector<Choice>;
+constexpr Default kDefaults[] = {
+    {"parallel.backward_prefetch", "\"none\"", 1, 1}, {"parallel.cpu_ram_efficient_loading", "false", 1, 2},
+    {"parallel.forward_prefetch", "false", 1, 2},     {"parallel.offload", "false", 1, 2},
+    {"parallel.strategy", "\"full_shard\"", 1, 2},    {"parallel.strategy", "\"no_shard\"", 0, 0},
+    {"parallel.sync_module_states", "false", 1, 1},   {"parallel.wrap", "\"none\"", 1, 2},
+    {"precision.compute", "\"fp32\"", 0, 2},          {"train.recompute", "false", 1, 2}};
 
-const Choices kStrategies{{"FULL_SHARD", "full_shard"},
-                          {"SHARD_GRAD_OP", "shard_grad_op"},
-                          {"NO_SHARD", "no_shard"},
-                          {"HYBRID_SHARD", "hybrid"},
-                          {"HYBRID_SHARD_ZERO2", ""}};
-const Choices kPrefetches{{"BACKWARD_PRE", "pre"}, {"BACKWARD_POST", "post"}, {"NO_PREFETCH", "none"}};
-const Choices kWraps{{"TRANSFORMER_BASED_WRAP", "block"}, {"SIZE_BASED_WRAP", "size"}, {"NO_WRAP", "none"}};
-const Choices kStateDicts{
-    {"FULL_STATE_DICT", "full"}, {"SHARDED_STATE_DICT", "sharded"}, {"LOCAL_STATE_DICT", "local"}};
-const Choices kPrecisions{{"NO", "fp32"}, {"FP16", "fp16"}, {"BF16", "bf16"}, {"FP8", ""}};
-const Choices kKinds{{"NO", "one"},     {"MULTI_GPU", "replicas"}, {"MULTI_CPU", "replicas"},
-                     {"FSDP", "fsdp"},  {"DEEPSPEED", ""},         {"MEGATRON_LM", ""},
-                     {"MULTI_NPU", ""}, {"MULTI_XPU", ""},         {"TPU", ""},
-                     {"XLA", ""},       {"MULTI_HPU", ""},         {"MULTI_MLU", ""}};
-
-// Switches with the same meaning here.
-struct Switch {
-  const char *name, *key;
-};
-constexpr Switch kSwitches[] = {{"fsdp_activation_checkpointing", "train.recompute"},
-                                {"fsdp_cpu_ram_efficient_loading", "parallel.cpu_ram_efficient_loading"},
-                                {"fsdp_forward_prefetch", "parallel.forward_prefetch"},
-                                {"fsdp_offload_params", "parallel.offload"}};
-
-// Keys about the launcher or the machine, which have no meaning for a run.
-const std::set<std::string> kOfLauncher{"dynamo_config",
-                                        "gpu_ids",
-                                        "machine_rank",
-                                        "main_process_ip",
-                                        "main_process_port",
-                                        "main_training_function",
-                                        "mpirun_config",
-                                        "num_machines",
-                                        "rdzv_backend",
-                                        "same_network",
-                                        "tpu_env"};
-// Keys that tell a trainer's config from a file of accelerate.
-const std::set<std::string> kOfTrainers{
-    "base_model",       "checkpointer",     "datasets",
-    "learning_rate",    "micro_batch_size", "model_name_or_path",
-    "num_train_epochs", "output_dir",       "per_device_train_batch_size"};
-// Switches that must be off here, and what they are for.
-const std::map<std::string, std::string> kMustBeOff{
-    {"tpu_use_cluster", "TPUs"}, {"tpu_use_sudo", "TPUs"}, {"downcast_bf16", "TPUs"}};
-
-std::string upper(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
-  return text;
-}
-
-// A value with its source.
-struct Given {
-  std::string name, value, origin;
-};
-
-class Reader {
+class Accelerate : public ForeignImport {
  public:
-  // `defaults`: the source cited for keys that are not given; "" if they are left alone.
-  Reader(std::map<std::string, Given> given, std::string defaults)
-      : given_(std::move(given)), defaults_(std::move(defaults)) {}
-
-  AccelerateSettings take() { return std::move(settings_); }
-
-  void read_machine() {
-    const std::string kind = choice("distributed_type", kKinds, "NO");
-    const std::optional<Given> environment = find("compute_environment");
-    check(!environment || upper(environment->value) == "LOCAL_MACHINE", origin_of("compute_environment"),
-          ": compute_environment is \"", environment ? environment->value : "",
-          "\", must be LOCAL_MACHINE: start train with mpirun or srun");
-    for (const auto& [name, what] : kMustBeOff)
-      check(!is_on(name), origin_of(name), ": ", name, " is for ", what,
-            ", which are not supported: set it to false");
-    if (is_on("use_cpu")) set("run.device", "\"cpu\"", "use_cpu");
-    if (is_on("enable_cpu_affinity"))
-      notice("enable_cpu_affinity", "bind ranks with mpirun --bind-to instead");
-    if (is_on("debug")) notice("debug", "collectives are always checked");
-    set("precision.compute", quoted(choice("mixed_precision", kPrecisions, "NO")), "mixed_precision");
-    if (const std::optional<int64_t> n = number("num_processes")) {
-      check(*n >= 1 && *n <= INT32_MAX, origin_of("num_processes"), ": num_processes is ", *n,
-            ", must be from 1 to ", INT32_MAX);
-      settings_.processes = static_cast<int>(*n);
-    }
-    check(kind != "one" || settings_.processes.value_or(1) == 1, origin_of("num_processes"),
-          ": num_processes is ", settings_.processes.value_or(1), ", but distributed_type NO is one process");
-    if (kind == "fsdp") return;
-    set("parallel.strategy", "\"no_shard\"", "distributed_type");
-    if (find("fsdp_config")) notice("fsdp_config", "it has an effect with distributed_type FSDP only");
+  // `defaults`: the source to cite for keys that are not given; "" if they are left alone.
+  Accelerate(std::vector<Given> given, const std::string& defaults) : ForeignImport(std::move(given), false) {
+    const bool is_fsdp = defaults.empty() || word_of("distributed_type") == "fsdp";
+    const int64_t version = is_fsdp ? number("fsdp_version").value_or(1) : 0;
+    select(version);
+    for (const Given& g : given_) translate(g);
+    for (const Default& d : kDefaults)
+      if (!defaults.empty() && version >= d.first_version && version <= d.last_version)
+        set_if_missing(d.key, d.toml, defaults);
+    set_processes(is_fsdp);
+    set_group_size();
+    set_loading();
+    set_wrapping();
   }
 
-  void read_fsdp_if_used() {
-    if (choice("distributed_type", kKinds, "NO") == "fsdp") return read_fsdp();
-    for (const auto& [name, given] : given_)
-      if (name.starts_with("fsdp_")) read_.insert(name);
-  }
-
-  void read_fsdp() {
-    const int64_t version = number("fsdp_version").value_or(1);
-    check(version == 1 || version == 2, origin_of("fsdp_version"), ": fsdp_version is ", version,
-          ", must be 1 or 2");
-    read_strategy(version);
-    for (const auto& [name, key] : kSwitches)
-      if (find(name) || has_defaults()) set(key, is_on(name) ? "true" : "false", name);
-    read_loading(version);
-    if (version == 1 && (find("fsdp_backward_prefetch") || has_defaults()))
-      set("parallel.backward_prefetch", quoted(choice("fsdp_backward_prefetch", kPrefetches, "NO_PREFETCH")),
-          "fsdp_backward_prefetch");
-    check(version == 1 || !is_on("fsdp_forward_prefetch"), origin_of("fsdp_forward_prefetch"),
-          ": fsdp_forward_prefetch does not exist in FSDP version 2: remove it");
-    for (const char* name : {"fsdp_use_orig_params", "fsdp_backward_prefetch", "fsdp_sync_module_states"})
-      if (version == 2 && find(name)) notice(name, "it has no meaning in FSDP version 2");
-    if (version == 1 && is_on("fsdp_use_orig_params"))
-      notice("fsdp_use_orig_params", "parameters keep their names and optimizer groups either way");
-    if (find("fsdp_state_dict_type")) {
-      choice("fsdp_state_dict_type", kStateDicts, "FULL_STATE_DICT");
-      notice("fsdp_state_dict_type", "a checkpoint is written by all ranks and read by any number of them");
-    }
-    check(
-        !find("fsdp_ignored_modules"), origin_of("fsdp_ignored_modules"),
-        ": fsdp_ignored_modules is not supported: name parameters that stay unsharded in parallel.replicate");
-    read_wrapping();
-  }
-
-  // Refuses names that nothing has read.
-  void check_names(const std::set<std::string>& containers) const {
-    for (const auto& [name, given] : given_)
-      check(read_.contains(name) || kOfLauncher.contains(name) || containers.contains(name), given.origin,
-            ": unknown key ", name, "; accelerate has none of this name");
+  AccelerateSettings settings() {
+    problems_.raise();
+    for (const auto& [key, setting] : set_) settings_.presets.push_back({key, setting.toml, setting.origin});
+    for (const auto& [g, reason] : left_)
+      if (is_among(g.name(), kNoticed) && !g.is_empty() && flag_in(g.value) != false)
+        notice(g, " is ignored: " + reason);
+    return settings_;
   }
 
  private:
-  bool has_defaults() const { return !defaults_.empty(); }
-  std::optional<Given> find(const std::string& name) {
-    read_.insert(name);
-    const auto found = given_.find(name);
-    if (found == given_.end()) return std::nullopt;
-    return found->second;
+  void notice(const Given& g, const std::string& text) {
+    settings_.notices.push_back(str(g.origin, ": ", printable(g.path), text));
   }
-  std::string origin_of(const std::string& name) {
-    const std::optional<Given> given = find(name);
-    return given ? given->origin : defaults_;
+  std::string word_of(const char* name) const {
+    const Given* const given = find(name);
+    return given == nullptr ? "" : lower(given->value);
   }
-  void set(const std::string& key, const std::string& toml, const std::string& name) {
-    settings_.presets.push_back({key, toml, origin_of(name)});
+  std::optional<int64_t> number(const char* name) {
+    const std::string word = word_of(name);
+    const bool is_whole = word.size() <= 15 && word.find_first_not_of("0123456789") == word.npos;
+    if (!is_whole) refuse(*find(name), "must be a whole number");
+    return is_whole && !word.empty() ? std::optional(std::stoll(word)) : std::nullopt;
   }
-  void notice(const std::string& name, const std::string& why) {
-    settings_.notices.push_back(str(origin_of(name), ": ", name, " is ignored: ", why));
-  }
-
-  bool is_on(const std::string& name) {
-    const std::optional<Given> given = find(name);
-    if (!given || given->value.empty()) return false;
-    const std::string word = upper(given->value);
-    if (word == "TRUE" || word == "YES" || word == "ON" || word == "1") return true;
-    check(word == "FALSE" || word == "NO" || word == "OFF" || word == "0", given->origin, ": ", name,
-          " is \"", printable(given->value), "\", must be true or false");
-    return false;
+  void ignore(const char* names, const char* why) {
+    for (const Given& g : given_)
+      if (*why && is_among(g.name(), names)) notice(g, str(" is ignored: ", why));
+    std::erase_if(given_, [&](const Given& g) { return is_among(g.name(), names); });
   }
 
-  std::optional<int64_t> number(const std::string& name) {
-    const std::optional<Given> given = find(name);
-    if (!given || given->value.empty()) return std::nullopt;
-    const std::string& v = given->value;
-    check(v.size() <= 15 && std::all_of(v.begin(), v.end(), [](unsigned char c) { return std::isdigit(c); }),
-          given->origin, ": ", name, " is \"", printable(v), "\", must be a whole number");
-    return std::stoll(v);
-  }
-
-  // Our word for a value, which may also be its number in the list, from 1.
-  std::string choice(const std::string& name, const Choices& choices, const std::string& fallback) {
-    const std::optional<Given> given = find(name);
-    std::string word = upper(given && !given->value.empty() ? given->value : fallback);
-    if (word == "FALSE") word = "NO";  // YAML reads an unquoted no as false
-    std::string known;
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (word == choices[i].word || word == std::to_string(i + 1)) {
-        check(*choices[i].ours != 0, origin_of(name), ": ", name, " = ", choices[i].word,
-              " is not supported");
-        return choices[i].ours;
-      }
-      if (*choices[i].ours) known += str(known.empty() ? "" : ", ", choices[i].word);
+  // Keeps the keys that count in this version of FSDP.
+  void select(int64_t version) {
+    if (version == 0) {
+      ignore("fsdp_config", "it has an effect with distributed_type FSDP only");
+      return ignore("fsdp_*", "");
     }
-    fail(str(origin_of(name), ": ", name, " is \"", printable(given ? given->value : fallback),
-             "\", must be one of ", known));
+    ignore("distributed_type", "");
+    if (version == 1 && find("fsdp_sharding_strategy")) ignore("fsdp_reshard_after_forward", "");
+    if (version != 2) return;
+    ignore("fsdp_backward_prefetch* fsdp_sync_module_states fsdp_use_orig_params",
+           "it has no meaning in FSDP version 2");
+    if (find("fsdp_reshard_after_forward"))
+      ignore("fsdp_sharding_strategy", "fsdp_reshard_after_forward decides");
+    if (flag_in(word_of("fsdp_forward_prefetch")) == true)
+      refuse(*find("fsdp_forward_prefetch"), "does not exist in FSDP version 2: remove it");
   }
 
-  void read_strategy(int64_t version) {
-    const std::optional<Given> reshards = find("fsdp_reshard_after_forward");
-    const bool by_word = version == 1 && find("fsdp_sharding_strategy");
-    if (by_word || !reshards) {
-      if (!by_word && !has_defaults()) return;
-      const std::string strategy = choice("fsdp_sharding_strategy", kStrategies, "FULL_SHARD");
-      set("parallel.strategy", quoted(strategy), "fsdp_sharding_strategy");
-      if (strategy == "hybrid") read_group_size();
-      return;
-    }
-    // A switch in version 2; files of version 1 may use the words of the strategy here.
-    const std::string word = upper(reshards->value);
-    const bool is_switch = word == "TRUE" || word == "FALSE";
-    set("parallel.strategy",
-        quoted(is_switch ? (word == "TRUE" ? "full_shard" : "shard_grad_op")
-                         : choice("fsdp_reshard_after_forward", kStrategies, "FULL_SHARD")),
-        "fsdp_reshard_after_forward");
+  void set_processes(bool is_fsdp) {
+    const std::optional<int64_t> n = number("num_processes");
+    if (!n) return;
+    settings_.processes = static_cast<int>(*n);
+    if (*n < 1 || *n > INT32_MAX)
+      refuse(*find("num_processes"), str("must be from 1 to ", INT32_MAX));
+    else if (*n > 1 && !is_fsdp && !is_among(word_of("distributed_type"), "multi_gpu multi_cpu"))
+      refuse(*find("num_processes"), "distributed_type NO is one process");
   }
 
   // accelerate shards within a machine.
-  void read_group_size() {
-    const int64_t machines = number("num_machines").value_or(1),
-                  processes = number("num_processes").value_or(1);
-    check(machines >= 1 && processes % machines == 0, origin_of("num_processes"),
-          ": num_processes = ", processes, " is not a multiple of num_machines = ", machines);
-    set("parallel.group_size", std::to_string(processes / machines), "fsdp_sharding_strategy");
+  void set_group_size() {
+    if (value_of("parallel.strategy") != "\"hybrid\"") return;
+    const int64_t machines = number("num_machines").value_or(1), ranks = settings_.processes.value_or(1);
+    if (machines < 1 || ranks % machines != 0)
+      refuse(*find("num_machines"), str("does not divide num_processes = ", ranks));
+    else
+      set_["parallel.group_size"] = {str(ranks / machines), set_.at("parallel.strategy").origin};
   }
 
-  void read_loading(int64_t version) {
-    if (version == 2 || (!find("fsdp_sync_module_states") && !has_defaults())) return;
-    const bool syncs = is_on("fsdp_sync_module_states"), loads = is_on("fsdp_cpu_ram_efficient_loading");
-    if (loads && !syncs && find("fsdp_sync_module_states"))
-      settings_.notices.push_back(str(origin_of("fsdp_sync_module_states"),
-                                      ": fsdp_sync_module_states is switched on, as "
-                                      "fsdp_cpu_ram_efficient_loading needs it"));
-    set("parallel.sync_module_states", syncs || loads ? "true" : "false", "fsdp_sync_module_states");
+  void set_loading() {
+    const bool loads = value_of("parallel.cpu_ram_efficient_loading") == "true";
+    if (!loads || value_of("parallel.sync_module_states") != "false") return;
+    set_.at("parallel.sync_module_states").toml = "true";
+    if (const Given* const syncs = find("fsdp_sync_module_states"))
+      notice(*syncs, " is switched on, as fsdp_cpu_ram_efficient_loading needs it");
   }
 
-  void read_wrapping() {
-    const std::optional<Given> classes = find("fsdp_transformer_layer_cls_to_wrap");
-    const int64_t least = number("fsdp_min_num_params").value_or(0);
-    if (!find("fsdp_auto_wrap_policy") && !has_defaults()) return;
-    std::string wrap = choice("fsdp_auto_wrap_policy", kWraps, "NO_WRAP");
-    if (wrap == "size" && least == 0) wrap = "none";  // accelerate does so too
-    if (wrap == "block" && classes && !classes->value.empty()) {
+  void set_wrapping() {
+    const std::string wrap = value_of("parallel.wrap");
+    const bool has_size = number("fsdp_min_num_params").value_or(0) > 0;
+    if (wrap == "\"size\"" && !has_size)
+      set_.at("parallel.wrap").toml = "\"none\"";  // accelerate does so too
+    if (wrap != "\"size\"" || !has_size) set_.erase("parallel.wrap_size");
+    const Given *classes = find("fsdp_transformer_cls_to_wrap"),
+                *other = find("fsdp_transformer_layer_cls_to_wrap");
+    if (classes == nullptr) classes = other;
+    if (wrap != "\"block\"" || classes == nullptr || classes->is_empty()) return;
+    problems_.attempt([&] {
       const WrappedClasses wrapped = wrapped_classes(classes->value, classes->origin);
-      wrap = wrapped.wrap;
+      if (wrapped.wrap != "block") set_.at("parallel.wrap") = {quoted(wrapped.wrap), classes->origin};
       if (!wrapped.unknown.empty())
         settings_.notices.push_back(str(classes->origin, ": ", wrapped.unknown,
                                         ": no model here has such a class, so it is not wrapped"));
-    }
-    set("parallel.wrap", flatshard::quoted(wrap),
-        wrap == "attention_mlp" ? classes->name : "fsdp_auto_wrap_policy");
-    if (wrap == "size") set("parallel.wrap_size", std::to_string(least), "fsdp_min_num_params");
+    });
   }
 
-  std::map<std::string, Given> given_;
-  std::string defaults_;
-  std::set<std::string> read_;
   AccelerateSettings settings_;
 };
 
-// Other names of the same key.
-std::string canonical(const std::string& name) {
-  if (name == "fsdp_backward_prefetch_policy") return "fsdp_backward_prefetch";
-  if (name == "fsdp_transformer_cls_to_wrap") return "fsdp_transformer_layer_cls_to_wrap";
-  return name;
-}
-
-// Keys whose value may be a list.
-const std::set<std::string> kLists{"fsdp_ignored_modules", "fsdp_transformer_cls_to_wrap",
-                                   "fsdp_transformer_layer_cls_to_wrap", "gpu_ids", "tpu_env"};
-
 // A section that is left empty is a scalar without a value.
-void check_kind(const YamlEntry& entry, const std::string& name) {
+void check_entry(const YamlEntry& entry, const std::string& origin, bool in_fsdp) {
   using Kind = YamlEntry::Kind;
-  const bool is_section = entry.key.ends_with("_config");
+  const std::string key = printable(entry.key);
+  const bool is_section = key.ends_with("_config"), is_scalar = entry.kind == Kind::scalar;
   const char* const is = entry.kind == Kind::mapping ? " has members"
-                         : entry.kind == Kind::list  ? " is a list"
-                                                     : " is a single value";
-  const bool fits = is_section
-                        ? entry.kind == Kind::mapping || (entry.kind == Kind::scalar && entry.value.empty())
-                    : entry.kind == Kind::list ? kLists.contains(entry.key)
-                                               : entry.kind == Kind::scalar;
-  check(
-      fits, name, ':', entry.line, ": ", printable(entry.key), is,
-      is_section ? ", must have members: indented lines of the form key: value" : ", must be a single value");
+                         : is_scalar                 ? " is a single value"
+                                                     : " is a list";
+  if (is_section)
+    check(entry.kind == Kind::mapping || (is_scalar && entry.value.empty()), origin, ": ", key, is,
+          ", must have members: indented lines of the form key: value");
+  else
+    check(is_scalar || (entry.kind == Kind::list && is_among(key, kLists)), origin, ": ", key, is,
+          ", must be a single value");
+  const bool is_of_fsdp = is_among(key, kOfFsdp) || is_among(key, kAliases);
+  check(in_fsdp || !is_of_fsdp, origin, ": ", key, " must be a member of fsdp_config");
+  check(in_fsdp ? is_of_fsdp : is_among(key, kOfMachine), origin, ": unknown key ", key,
+        in_fsdp ? " in fsdp_config" : "", "; accelerate has none of this name");
 }
 
-void add(std::map<std::string, Given>& given, const YamlEntry& entry, const std::string& name) {
-  std::string value = entry.value;
-  for (const std::string& item : entry.items) value += str(value.empty() ? "" : ",", item);
-  const std::string key = canonical(entry.key);
-  const bool is_new = given.emplace(key, Given{entry.key, value, str(name, ':', entry.line)}).second;
-  check(is_new, name, ':', entry.line, ": ", entry.key, " is set twice");
+void add(std::vector<Given>& all, const std::vector<YamlEntry>& entries, const std::string& file,
+         bool in_fsdp) {
+  for (const YamlEntry& entry : entries) {
+    const std::string origin = str(file, ':', entry.line);
+    check_entry(entry, origin, in_fsdp);
+    for (const Given& other : all)
+      check(!in_fsdp || foreign_key(other.path) != foreign_key(entry.key), origin, ": ", entry.key,
+            " is set twice");
+    std::string value = entry.members.empty() || entry.key == "fsdp_config" ? entry.value : "{...}";
+    for (const std::string& item : entry.items) value += (value.empty() ? "" : ",") + item;
+    all.push_back({.path = entry.key, .value = value, .origin = origin});
+    if (entry.key == "fsdp_config") add(all, entry.members, file, true);
+  }
 }
 
 }  // namespace
 
 AccelerateSettings read_accelerate_config(const std::string& path) {
-  const std::string name = printable(path);
-  std::map<std::string, Given> given;
-  const std::string text = read_whole_file(path, kMostFileBytes);
+  const std::string name = printable(path), text = read_whole_file(path, kMostForeignBytes);
   for (const YamlEntry& entry : parse_yaml_mapping(text, name, YamlLists::of_mappings_too))
-    check(!kOfTrainers.contains(entry.key), name, ':', entry.line, ": ", entry.key,
+    check(!foreign_key(entry.key) || is_among(entry.key, kOfMachine) || is_among(entry.key, "fsdp_*"), name,
+          ':', entry.line, ": ", printable(entry.key),
           " is a key of a trainer's config, not of accelerate: train --from ", name,
           " converts one of axolotl, torchtune or TRL");
-  for (const YamlEntry& entry : parse_yaml_mapping(text, name)) {
-    check_kind(entry, name);
-    check(!entry.key.starts_with("fsdp_") || entry.key == "fsdp_config", name, ':', entry.line, ": ",
-          printable(entry.key), " must be a member of fsdp_config");
-    add(given, entry, name);
-    if (entry.key != "fsdp_config") continue;
-    for (const YamlEntry& member : entry.members) {
-      check_kind(member, name);
-      check(member.key.starts_with("fsdp_"), name, ':', member.line, ": unknown key ", printable(member.key),
-            " in fsdp_config");
-      add(given, member, name);
-    }
-  }
-  Reader reader(std::move(given), name + " (accelerate's default)");
-  reader.read_machine();
-  reader.read_fsdp_if_used();
-  reader.check_names({"fsdp_config"});
-  return reader.take();
+  std::vector<Given> given;
+  add(given, parse_yaml_mapping(text, name), name, false);
+  return Accelerate(std::move(given), name + " (accelerate's default)").settings();
 }
 
 AccelerateSettings accelerate_environment() {
-  static constexpr const char* kNames[] = {"activation_checkpointing",
-                                           "auto_wrap_policy",
-                                           "backward_prefetch",
-                                           "cpu_ram_efficient_loading",
-                                           "forward_prefetch",
-                                           "ignored_modules",
-                                           "min_num_params",
-                                           "offload_params",
-                                           "reshard_after_forward",
-                                           "sharding_strategy",
-                                           "state_dict_type",
-                                           "sync_module_states",
-                                           "transformer_cls_to_wrap",
-                                           "use_orig_params",
-                                           "version"};
-  std::map<std::string, Given> given;
-  for (const std::string name : kNames) {
-    const std::string variable = "FSDP_" + upper(name);
+  std::vector<Given> given;
+  for (std::string variable : split(kOfFsdp, ' ')) {
+    for (char& c : variable) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     if (const char* const value = std::getenv(variable.c_str()))
-      given.emplace(canonical("fsdp_" + name), Given{variable, value, "environment " + variable});
+      given.push_back({.path = variable, .value = value, .origin = "environment " + variable});
   }
-  if (given.empty()) return {};
-  Reader reader(std::move(given), "");
-  reader.read_fsdp();
-  return reader.take();
+  return Accelerate(std::move(given), "").settings();
 }
 
 }  // namespace flatshard

@@ -1,5 +1,6 @@
 // A config as text: TOML, single values, and the help of every key.
 
+#include <algorithm>
 #include <charconv>
 #include <iomanip>
 #include <sstream>
@@ -73,6 +74,11 @@ std::string value_of(const Field& field) {
 }
 
 }  // namespace
+
+const Field* field_named(const std::vector<Field>& known, const std::string& key) {
+  const auto found = std::find_if(known.begin(), known.end(), [&](const Field& f) { return f.key == key; });
+  return found == known.end() ? nullptr : &*found;
+}
 
 std::string section_of(const std::string& key) {
   const size_t dot = key.rfind('.');

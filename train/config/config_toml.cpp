@@ -363,11 +363,7 @@ class Loader {
         str("--", by, " = ", values.at(by), " replaces ", key, " = ", values.at(key), " of ", origin));
     preset({key, initial.at(key), "default"});
   }
-  const Field* find(const std::string& key) const {
-    const auto found =
-        std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
-    return found == fields_.end() ? nullptr : &*found;
-  }
+  const Field* find(const std::string& key) const { return field_named(fields_, key); }
   bool is_section(const std::string& name) const {
     return std::any_of(fields_.begin(), fields_.end(),
                        [&](const Field& f) { return f.key.starts_with(name + "."); });

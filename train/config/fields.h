@@ -81,6 +81,9 @@ struct Field {
 // All keys, in the order of the help, with their values in this config.
 std::vector<Field> fields(Config& c);
 
+// The key of this name; null if there is none.
+const Field* field_named(const std::vector<Field>& known, const std::string& key);
+
 // The two parts of a key: "model.rope_scaling.kind" is split into "model.rope_scaling" and "kind". A key
 // without a dot has the section "".
 std::string section_of(const std::string& key);

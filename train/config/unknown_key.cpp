@@ -6,7 +6,7 @@
 
 #include "runtime/check.h"
 #include "runtime/spelling.h"
-#include "train/config/foreign_keys.h"
+#include "train/config/foreign_import.h"
 
 namespace flatshard {
 namespace {
@@ -54,13 +54,11 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// "train.steps (optimizer steps)": the key, our value in terms of the other trainer's, and the start of the
-// help.
+// "train.steps (optimizer steps)": the key, our values for the other trainer's, and the start of the help.
 std::string use(const std::vector<Field>& known, const ForeignKey& row) {
-  const auto field =
-      std::find_if(known.begin(), known.end(), [&](const Field& f) { return f.key == row.key; });
-  const std::string about = field->help.substr(0, field->help.find_first_of(":;"));
-  return str(row.key, *row.value ? " = " : "", row.value, " (", about, ")");
+  const std::string help = field_named(known, row.key)->help, meaning = meaning_of(row, known);
+  return str(row.key, meaning.empty() ? "" : " = ", meaning, " (", help.substr(0, help.find_first_of(":;")),
+             ")");
 }
 
 }  // namespace
@@ -70,7 +68,7 @@ UnknownKey unknown_key(const std::vector<Field>& known, const std::string& key) 
   const ForeignKey* const row = foreign_key(key);
   if (row && *row->key) return {unknown + "use " + use(known, *row), row->key};
   const Nearest nearest = nearest_keys(known, key);
-  if (row && !nearest.same_section) return {str(unknown, "there is no such setting: ", row->value), ""};
+  if (row && !nearest.same_section) return {str(unknown, "there is no such setting: ", row->text), ""};
   if (nearest.keys.empty()) return {unknown + "there is none like it; train --help lists all keys", ""};
   return {str(unknown, "the nearest known ", nearest.keys.size() > 1 ? "ones are " : "one is ",
               joined(nearest.keys)),

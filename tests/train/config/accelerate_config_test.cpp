@@ -171,6 +171,26 @@ TEST_CASE("strategies, wrapping and loading of an accelerate file have the same 
   CHECK(values_of("use_cpu: true\n").at("run.device") == "\"cpu\"");
 }
 
+TEST_CASE("a key of one version of FSDP is ignored in files of the other, with a notice if it is replaced") {
+  if (lacks_yaml()) return;
+  const auto with = [](const char* version) {
+    return settings_of(str("distributed_type: FSDP\nnum_processes: 4\nnum_machines: 2\nfsdp_config:\n",
+                           "  fsdp_reshard_after_forward: HYBRID_SHARD\n  fsdp_version: ", version,
+                           "\n  fsdp_sharding_strategy: NO_SHARD\n  fsdp_backward_prefetch: BACKWARD_PRE\n"));
+  };
+  const AccelerateSettings first = with("1"), second = with("2");
+  CHECK(values_of(first).at("parallel.strategy") == "\"no_shard\"");
+  CHECK(values_of(first).at("parallel.backward_prefetch") == "\"pre\"");
+  CHECK(first.notices.empty());
+  CHECK(values_of(second).at("parallel.strategy") == "\"hybrid\"");
+  CHECK(values_of(second).at("parallel.group_size") == "2");
+  CHECK_FALSE(values_of(second).contains("parallel.backward_prefetch"));
+  REQUIRE(second.notices.size() == 2);
+  CHECK(
+      second.notices[0].ends_with("fsdp_backward_prefetch is ignored: it has no meaning in FSDP version 2"));
+  CHECK(second.notices[1].ends_with("fsdp_sharding_strategy is ignored: fsdp_reshard_after_forward decides"));
+}
+
 TEST_CASE("an accelerate file that cannot be followed is refused with file and line") {
   if (lacks_yaml()) return;
   const std::string fsdp = "distributed_type: FSDP\nfsdp_config:\n";
@@ -203,37 +223,42 @@ TEST_CASE("an accelerate file that cannot be followed is refused with file and l
            {fsdp + "  fsdp_offload_params: true\n  fsdp_offload_params: false\n",
             "a.yaml:4: fsdp_offload_params is already set in line 3"},
            {"deepspeed_config:\n  zero_stage: 3\n", "a.yaml:1: unknown key deepspeed_config"},
+           {"parallelism_config:\n  tp_size: 2\n",
+            "a.yaml:1: parallelism_config = {...}: has no counterpart: "},
+           {fsdp + "  fsdp_transformer_layer_cls_to_wrap: A\n  fsdp_transformer_cls_to_wrap: B\n",
+            "a.yaml:4: fsdp_transformer_cls_to_wrap is set twice"},
            {"colour: red\n", "a.yaml:1: unknown key colour"},
            {"debug:\n  deep: 1\n", "a.yaml:1: debug has members"},
            {fsdp + "  fsdp_shard: 1\n", "a.yaml:3: unknown key fsdp_shard"},
            {fsdp + "  offload: 1\n", "a.yaml:3: unknown key offload in fsdp_config"},
            {"fsdp_offload_params: true\n", "a.yaml:1: fsdp_offload_params must be a member of fsdp_config"},
            {fsdp + "  fsdp_offload_params: maybe\n",
-            "a.yaml:3: fsdp_offload_params is \"maybe\", must be true or false"},
+            "a.yaml:3: fsdp_offload_params = maybe: must be true or false"},
            {fsdp + "  fsdp_sharding_strategy: HALF\n",
-            "a.yaml:3: fsdp_sharding_strategy is \"HALF\", must be one of FULL_SHARD, SHARD_GRAD_OP, "
-            "NO_SHARD, "
-            "HYBRID_SHARD"},
+            "a.yaml:3: fsdp_sharding_strategy = HALF: is parallel.strategy here: \"full_shard\", "
+            "\"shard_grad_op\", \"no_shard\", \"hybrid\" for hybrid_shard"},
            {fsdp + "  fsdp_sharding_strategy: 5\n",
-            "a.yaml:3: fsdp_sharding_strategy = HYBRID_SHARD_ZERO2 is not supported"},
-           {fsdp + "  fsdp_version: 3\n", "a.yaml:3: fsdp_version is 3, must be 1 or 2"},
+            "a.yaml:3: fsdp_sharding_strategy = 5: is parallel.strategy here: "},
+           {fsdp + "  fsdp_version: 3\n", "a.yaml:3: fsdp_version = 3: has no counterpart: "},
            {fsdp + "  fsdp_version: 2\n  fsdp_forward_prefetch: true\n",
-            "a.yaml:4: fsdp_forward_prefetch does not exist in FSDP version 2"},
-           {fsdp + "  fsdp_ignored_modules: head\n", "a.yaml:3: fsdp_ignored_modules is not supported"},
+            "a.yaml:4: fsdp_forward_prefetch = true: does not exist in FSDP version 2"},
+           {fsdp + "  fsdp_ignored_modules: head\n",
+            "a.yaml:3: fsdp_ignored_modules = head: is parallel.replicate here: "},
            {fsdp + "  fsdp_min_num_params: 1e6\n",
-            "a.yaml:3: fsdp_min_num_params is \"1e6\", must be a whole number"},
+            "a.yaml:3: fsdp_min_num_params = 1e6: must be a whole number"},
            {fsdp + "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
                    "  fsdp_transformer_layer_cls_to_wrap: OPTDecoderLayer\n",
             "a.yaml:4: OPTDecoderLayer: must name a decoder layer such as LlamaDecoderLayer"},
-           {"mixed_precision: fp8\n", "a.yaml:1: mixed_precision = FP8 is not supported"},
-           {"distributed_type: DEEPSPEED\n", "a.yaml:1: distributed_type = DEEPSPEED is not supported"},
-           {"tpu_use_sudo: true\n", "a.yaml:1: tpu_use_sudo is for TPUs"},
+           {"mixed_precision: fp8\n", "a.yaml:1: mixed_precision = fp8: is precision.compute here: "},
+           {"distributed_type: DEEPSPEED\n",
+            "a.yaml:1: distributed_type = DEEPSPEED: is parallel.strategy here: "},
+           {"tpu_use_sudo: true\n", "a.yaml:1: tpu_use_sudo = true: has no counterpart: there are no TPUs"},
            {"compute_environment: AMAZON_SAGEMAKER\n",
-            "a.yaml:1: compute_environment is \"AMAZON_SAGEMAKER\", must be LOCAL_MACHINE"},
-           {"num_processes: 0\n", "a.yaml:1: num_processes is 0, must be from 1 to 2147483647"},
+            "a.yaml:1: compute_environment = AMAZON_SAGEMAKER: has no counterpart: the launcher starts"},
+           {"num_processes: 0\n", "a.yaml:1: num_processes = 0: must be from 1 to 2147483647"},
            {"num_processes: 4294967297\n",
-            "a.yaml:1: num_processes is 4294967297, must be from 1 to 2147483647"},
-           {"num_processes: 2\n", "a.yaml:1: num_processes is 2, but distributed_type NO is one process"}}) {
+            "a.yaml:1: num_processes = 4294967297: must be from 1 to 2147483647"},
+           {"num_processes: 2\n", "a.yaml:1: num_processes = 2: distributed_type NO is one process"}}) {
     CAPTURE(text);
     CHECK_MESSAGE(error_of(text).starts_with(error), error_of(text));
   }

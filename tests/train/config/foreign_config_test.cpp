@@ -1,9 +1,11 @@
 #include "train/config/foreign_config.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/test.h"
 #include "train/config/config.h"
+#include "train/config/foreign_import.h"
 
 using namespace flatshard;
 
@@ -245,6 +247,51 @@ TEST_CASE("adapters and 4-bit weights are those that a switch asks for") {
   CHECK(continued.lora.rank == 0);
 }
 
+TEST_CASE("every value that the table lists is converted as it says") {
+  Config config;
+  const std::vector<Field> known = fields(config);
+  int count = 0;
+  for (const ForeignKey& row : foreign_keys()) {
+    const std::string key = split(row.spellings, ' ').front();
+    // Options of packing depend on its switch, and the other is a key of accelerate.
+    if (row.rule == ForeignRule::packing || key == "distributed_type") continue;
+    for (const ForeignValue& value : row.values) {
+      const Field* const field = field_named(known, *value.key ? value.key : row.key);
+      if (!field || !value.ours || *value.ours == 0) continue;
+      std::string theirs = split(value.theirs, ' ').front();
+      std::replace(theirs.begin(), theirs.end(), '*', 'x');
+      std::ofstream("listed.yml") << key << ": " << theirs << '\n';
+      std::string text;
+      const std::string error = test::error_of([&] { text = converted_config("listed.yml", 1); });
+      CHECK_MESSAGE(has(text, str(": ", key, " = ", theirs, "  ->  ", field->key)), key, theirs, error);
+      ++count;
+    }
+  }
+  CHECK(count > 75);
+}
+
+TEST_CASE("an option of packing counts in either order where sequences are packed") {
+  const auto error = [](const std::string& lines) {
+    std::ofstream("packed.yml") << lines;
+    return test::error_of([] { converted_config("packed.yml", 1); });
+  };
+  CHECK(convert("packed.yml", "packing: true\npacking_strategy: bfd\n").config.data.packing ==
+        Packing::best_fit);
+  CHECK(convert("packed.yml", "packing_strategy: wrapped\n").config.data.packing == Packing::none);
+  CHECK(has(error("packing: true\npacking_strategy: wrapped\n"), "packed.yml:2: packing_strategy = wrapped"));
+  CHECK(has(error("packing_strategy: wrapped\npacking: true\n"), "packed.yml:2: packing = true"));
+}
+
+TEST_CASE("a method of LLaMA-Factory asks for adapters or for none, and 4 bits for 4-bit weights") {
+  const auto config = [](const std::string& lines) { return convert("factory.yml", lines).config; };
+  CHECK(config("lora_rank: 8\nfinetuning_type: lora\n").lora.rank == 8);
+  CHECK(config("lora_rank: 8\nfinetuning_type: full\n").lora.rank == 0);
+  CHECK(config("lora_rank: 8\nfinetuning_type: lora\nquantization_bit: 4\n").quant.base == FourBitKind::nf4);
+  const std::string targets = "lora_rank: 8\nfinetuning_type: lora\nlora_target: ";
+  CHECK(std::get<std::string>(config(targets + "all\n").lora.targets) == "all-linear");
+  CHECK(std::get<std::vector<std::string>>(config(targets + "q_proj,v_proj\n").lora.targets).size() == 2);
+}
+
 TEST_CASE("a key that changes what is trained is never dropped") {
   const auto error = [](const std::string& lines) {
     std::ofstream("dropped.yml") << "base_model: m\nadapter: lora\nlora_r: 8\n" << lines << '\n';
@@ -263,6 +310,11 @@ TEST_CASE("a key that changes what is trained is never dropped") {
       {"lr_scheduler", "cosine_with_restarts", "schedule.kind"},
       {"learning_rate", "fast", "optimizer.lr"},
       {"adam_beta1", "fast", "number"},
+      {"beta2", "1.5", "from 0 to 1"},
+      {"max_steps", "many", "whole number"},
+      {"finetuning_type", "freeze", "model.trainable"},
+      {"quantization_bit", "8", "for 4"},
+      {"added_tokens", "a.json", "tokenizer.json"},
       {"rl", "ppo", "train.loss"},
       {"tensor_parallel_size", "2", "tensor"},
       {"split_batches", "true", "per device"},
