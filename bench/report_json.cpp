@@ -1,9 +1,7 @@
 // The JSON report. Times are in seconds, rates in bytes and operations per second.
 
-#include <nlohmann/json.hpp>
-
 #include "bench/report.h"
-#include "checkpoint/json_text.h"
+#include "runtime/json.h"
 
 namespace flatshard::bench {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "checkpoint/checksums.h"
-#include "checkpoint/json.h"
+#include "checkpoint/safetensors_json.h"
 #include "runtime/dtype.h"
 #include "runtime/input_file.h"
 

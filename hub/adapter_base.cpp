@@ -3,16 +3,14 @@
 #include <filesystem>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/adapter_config.h"
 #include "hub/gguf/gguf_file.h"
 #include "hub/hf_config.h"
-#include "hub/json_reader.h"
 #include "hub/model_folder.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 
@@ -24,25 +22,13 @@ std::string in_quotes(const std::string& name) { return '"' + printable(name) + 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::vector<std::string> texts_of(const JsonReader& in, const char* key) {
-  std::vector<std::string> texts;
-  if (!in.has(key)) return texts;
-  const json& list = in.value(key);
-  in.must(list.is_array(), key, "a list of texts");
-  for (const json& text : list) {
-    in.must(text.is_string(), key, "a list of texts");
-    texts.push_back(text.get<std::string>());
-  }
-  return texts;
-}
-
 QuantConfig parse_quant(const JsonReader& in) {
   const std::string compute = in.text("compute", "auto");
   QuantConfig quant{.base = named<FourBitKind>(in.text("base", "")),
                     .block = in.size("block"),
                     .nested = in.flag("double", false),
                     .compute = named<Precision>(compute),
-                    .skip = texts_of(in, "skip"),
+                    .skip = in.texts("skip", "a list of texts"),
                     .fp32_norms = in.flag("fp32_norms", false)};
   in.must(quant.base.has_value(), "base", "\"nf4\" or \"fp4\"");
   in.must(is_four_bit_block(quant.block), "block",
@@ -102,13 +88,8 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
   const std::string path = adapter + '/' + kAdapterBaseName;
   std::error_code none;
   if (!fs::exists(fs::symlink_status(path, none))) return {};
-  const std::string text = read_whole_file(path, kMostHfConfigBytes);
-  const json object = checked_json<json>(text, path);
-  check(object.is_object(), path, ": must be a JSON object");
-  const JsonReader in(path, object);
-  in.require("folder");
-  in.require("weights");
-  AdapterBase base{.folder = in.text("folder", ""), .weights = in.text("weights", "")};
+  const JsonReader in(path, checked_json<json>(read_whole_file(path, kMostHfConfigBytes), path));
+  AdapterBase base{.folder = in.text("folder"), .weights = in.text("weights")};
   if (in.has("quantization")) base.quant = parse_quant(in.object("quantization"));
   return base;
 }

@@ -1,13 +1,13 @@
 #include "hub/adapter_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/peft_names.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 
@@ -75,95 +75,70 @@ const std::set<std::string>& other_keys() {
   return keys;
 }
 
-// Reads the members of the file's object. A null member is absent, as in PEFT.
-class Reader {
- public:
-  Reader(const std::string& path, const json& object) : path_(path), object_(object) {}
-
-  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
-  const json& value(const std::string& key) const { return object_[key]; }
-  void must(bool holds, const std::string& key, const std::string& wanted) const {
-    if (holds) return;
-    const std::string found = object_.contains(key) ? "is " + shown(object_[key]) : "is missing";
-    fail(str(path_, ": ", key, ' ', found, ", must be ", wanted));
-  }
-
-  bool flag(const std::string& key) const {
-    if (!has(key)) return false;
-    must(value(key).is_boolean(), key, "true or false");
-    return value(key).get<bool>();
-  }
-  std::string text(const std::string& key) const {
-    if (!has(key)) return "";
-    must(value(key).is_string(), key, "a string");
-    return value(key).get<std::string>();
-  }
-  double number(const std::string& key, double absent, double least, double most) const {
-    return has(key) ? number_of(value(key), key, least, most) : absent;
-  }
-  std::vector<std::string> texts(const std::string& key) const {
-    if (!has(key)) return {};
-    for (const json& item : items(key)) must(item.is_string(), key, "a list of strings");
-    return value(key).get<std::vector<std::string>>();
-  }
-  ModulePatterns patterns(const std::string& key) const {
-    if (has(key) && value(key).is_string()) return value(key).get<std::string>();
-    return texts(key);
-  }
-  std::map<std::string, double> exceptions(const std::string& key, double least, double most) const {
-    std::map<std::string, double> found;
-    if (!has(key)) return found;
-    must(value(key).is_object(), key, "an object");
-    for (const auto& [pattern, number] : value(key).items())
-      found[pattern] = number_of(number, str(key, ": \"", pattern, '"'), least, most);
-    return found;
-  }
-  std::vector<int64_t> layers(const std::string& key) const {
-    std::vector<int64_t> found;
-    if (!has(key)) return found;
-    const json all = value(key).is_array() ? value(key) : json::array({value(key)});
-    for (const json& layer : all) {
-      must(layer.is_number_unsigned() && layer.get<uint64_t>() <= INT32_MAX, key,
-           "an index of a block, or a list of them");
-      found.push_back(layer.get<int64_t>());
-    }
-    return found;
-  }
-
- private:
-  static std::string shown(const json& value) {
-    return value.is_structured() ? (value.is_array() ? "a list" : "an object") : json_text(value);
-  }
-  const json& items(const std::string& key) const {
-    must(value(key).is_array(), key, "a list of strings");
-    return value(key);
-  }
-  double number_of(const json& value, const std::string& what, double least, double most) const {
-    const double number = value.is_number() ? value.get<double>() : NAN;
-    check(number >= least && number <= most, path_, ": ", what, " is ", shown(value), ", must be from ",
-          least, " to ", most);
-    return number;
-  }
-
-  const std::string& path_;
-  const json& object_;
-};
-
-void check_keys(const Reader& in, const json& all, const std::string& path,
-                std::vector<std::string>& warnings) {
-  for (const auto& [key, usual] : refused_keys()) {
-    if (!in.has(key) || in.value(key) == usual) continue;
-    in.must(false, key,
-            usual.is_null() ? "null: this is not supported"
-                            : str(json_text(usual), ": nothing else is supported"));
-  }
-  in.must(in.has("peft_type"), "peft_type", "\"LORA\"");
-  for (const auto& [key, value] : all.items())
-    if (!kept_keys().contains(key) && !refused_keys().contains(key) && !other_keys().contains(key))
-      warnings.push_back(str(path, ": the key \"", printable(key), "\" is unknown and ignored"));
+// Lists of modules may be long, so errors do not print them.
+void must(const JsonReader& in, bool holds, const std::string& key, const std::string& wanted) {
+  if (holds) return;
+  const json& value = in.value(key);
+  if (value.is_structured())
+    fail(str(in.where(key), " is ", value.is_array() ? "a list" : "an object", ", must be ", wanted));
+  in.must(false, key, wanted);
 }
 
-LoraInit read_init(const Reader& in) {
+std::vector<std::string> texts(const JsonReader& in, const std::string& key) {
+  if (!in.has(key)) return {};
+  const json& list = in.value(key);
+  const auto is_text = [](const json& item) { return item.is_string(); };
+  must(in, list.is_array() && std::all_of(list.begin(), list.end(), is_text), key, "a list of strings");
+  return list.get<std::vector<std::string>>();
+}
+ModulePatterns patterns(const JsonReader& in, const std::string& key) {
+  if (in.has(key) && in.value(key).is_string()) return in.text(key);
+  return texts(in, key);
+}
+
+// The number that is a member `key`, or a member of its object.
+double number_of(const json& value, const std::string& place, double least, double most) {
+  const double number = value.is_number() ? value.get<double>() : NAN;
+  check(number >= least && number <= most, place, " is ", json_text(value), ", must be from ", least, " to ",
+        most);
+  return number;
+}
+double number(const JsonReader& in, const std::string& key, double absent, double least, double most) {
+  return in.has(key) ? number_of(in.value(key), in.where(key), least, most) : absent;
+}
+std::map<std::string, double> exceptions(const JsonReader& in, const std::string& key, double least,
+                                         double most) {
+  std::map<std::string, double> found;
+  if (!in.has(key)) return found;
+  must(in, in.value(key).is_object(), key, "an object");
+  for (const auto& [pattern, number] : in.value(key).items())
+    found[pattern] = number_of(number, str(in.where(key), ": \"", pattern, '"'), least, most);
+  return found;
+}
+
+std::vector<int64_t> layers(const JsonReader& in, const std::string& key) {
+  if (!in.has(key)) return {};
+  const json& value = in.value(key);
+  const json all = value.is_array() ? value : json::array({value});
+  const auto is_layer = [](const json& layer) { return layer.is_number_unsigned() && layer <= INT32_MAX; };
+  must(in, std::all_of(all.begin(), all.end(), is_layer), key, "an index of a block, or a list of them");
+  return all.get<std::vector<int64_t>>();
+}
+
+void check_keys(const JsonReader& in, std::vector<std::string>& warnings) {
+  for (const auto& [key, usual] : refused_keys()) {
+    if (!in.has(key) || in.value(key) == usual) continue;
+    must(in, false, key,
+         usual.is_null() ? "null: this is not supported"
+                         : str(json_text(usual), ": nothing else is supported"));
+  }
+  in.must(in.has("peft_type"), "peft_type", "\"LORA\"");
+  for (const auto& [key, value] : in.members().items())
+    if (!kept_keys().contains(key) && !refused_keys().contains(key) && !other_keys().contains(key))
+      warnings.push_back(str(in.where(), ": the key \"", printable(key), "\" is unknown and ignored"));
+}
+
+LoraInit read_init(const JsonReader& in) {
   constexpr const char* kKey = "init_lora_weights";
   if (!in.has(kKey)) return LoraInit::kaiming;
   const json& init = in.value(kKey);
@@ -214,36 +189,33 @@ json list_or_null(const std::vector<T>& list) {
 }  // namespace
 
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings) {
-  const std::string text = read_whole_file(path, kMostBytes);
-  const json all = checked_json<json>(text, path);
-  check(all.is_object(), path, ": must be a JSON object");
-  const Reader in(path, all);
-  check_keys(in, all, path, warnings);
-  const double rank = in.number("r", 8, 1, kMostLoraRank);
+  const JsonReader in(path, checked_json<json>(read_whole_file(path, kMostBytes), path));
+  check_keys(in, warnings);
+  const double rank = number(in, "r", 8, 1, kMostLoraRank);
   in.must(rank == std::floor(rank), "r", "a whole number");
   AdapterConfig config{.lora = {.rank = static_cast<int64_t>(rank),
-                                .alpha = in.number("lora_alpha", 8, 0, kMostAlpha),
-                                .dropout = in.number("lora_dropout", 0, 0, 1),
-                                .targets = in.patterns("target_modules"),
-                                .exclude = in.patterns("exclude_modules"),
-                                .layers = in.layers("layers_to_transform"),
-                                .rank_pattern = in.exceptions("rank_pattern", 1, kMostLoraRank),
-                                .alpha_pattern = in.exceptions("alpha_pattern", 0, kMostAlpha),
-                                .rslora = in.flag("use_rslora"),
+                                .alpha = number(in, "lora_alpha", 8, 0, kMostAlpha),
+                                .dropout = number(in, "lora_dropout", 0, 0, 1),
+                                .targets = patterns(in, "target_modules"),
+                                .exclude = patterns(in, "exclude_modules"),
+                                .layers = layers(in, "layers_to_transform"),
+                                .rank_pattern = exceptions(in, "rank_pattern", 1, kMostLoraRank),
+                                .alpha_pattern = exceptions(in, "alpha_pattern", 0, kMostAlpha),
+                                .rslora = in.flag("use_rslora", false),
                                 .init = read_init(in),
-                                .save_modules = in.texts("modules_to_save")},
-                       .base = in.text("base_model_name_or_path"),
-                       .revision = in.text("revision"),
-                       .fan_in_fan_out = in.flag("fan_in_fan_out"),
+                                .save_modules = texts(in, "modules_to_save")},
+                       .base = in.text("base_model_name_or_path", ""),
+                       .revision = in.text("revision", ""),
+                       .fan_in_fan_out = in.flag("fan_in_fan_out", false),
                        .layers_pattern = {},
                        .kept = {}};
   in.must(config.lora.dropout < 1, "lora_dropout", "less than 1");
   if (in.has("layers_pattern") && in.value("layers_pattern").is_string())
     config.layers_pattern = {in.text("layers_pattern")};
   else
-    config.layers_pattern = in.texts("layers_pattern");
+    config.layers_pattern = texts(in, "layers_pattern");
   for (const auto& [key, usual] : kept_keys())
-    if (all.contains(key) && all[key] != usual) config.kept[key] = json_text(all[key]);
+    if (in.members().contains(key) && in.value(key) != usual) config.kept[key] = json_text(in.value(key));
   return config;
 }
 

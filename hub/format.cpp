@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/layer_keys.h"
 #include "hub/rope_keys.h"
 #include "hub/vision_keys.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 
 namespace flatshard {
 namespace {

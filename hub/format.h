@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "hub/json_reader.h"
 #include "model/config.h"
+#include "runtime/json_reader.h"
 
 namespace flatshard {
 

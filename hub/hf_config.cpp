@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/format.h"
 #include "hub/vision_keys.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/mapped_file.h"
 #include "runtime/whole_file.h"
 
@@ -30,12 +28,10 @@ json token_ids(const JsonReader& in, const char* key) {
   return ids;
 }
 
-json parse_object(std::string_view text, const std::string& path) {
+JsonReader reader_of(std::string_view text, const std::string& path) {
   constexpr size_t kMostBytes = 1 << 24;
   check(text.size() <= kMostBytes, path, ": has ", text.size(), " bytes, must have at most ", kMostBytes);
-  json parsed = checked_json<json>(text, path);
-  check(parsed.is_object(), path, ": must be a JSON object");
-  return parsed;
+  return {path, checked_json<json>(text, path)};
 }
 
 }  // namespace
@@ -47,11 +43,11 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   write_family(out, format, config);
   out["tie_word_embeddings"] = *config.tied;
   // Null ids are written, too: transformers would otherwise assume the ids of the published vocabularies.
-  const json tokens = tokens_of.empty()
-                          ? json::object()
-                          : parse_object(read_whole_file(tokens_of, kMostHfConfigBytes), tokens_of);
+  const JsonReader tokens = tokens_of.empty()
+                                ? JsonReader("", json::object())
+                                : reader_of(read_whole_file(tokens_of, kMostHfConfigBytes), tokens_of);
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    out[token] = token_ids(JsonReader(tokens_of, tokens), token);
+    out[token] = token_ids(tokens, token);
   out["initializer_range"] = 0.02;
   out["use_cache"] = true;
   out["torch_dtype"] = torch_name_of(weights);
@@ -77,15 +73,13 @@ ModelConfig read_hf_config(const std::string& path) {
 }
 
 std::optional<QuantizationConfig> read_quantization_config(const std::string& path) {
-  const json parsed = parse_object(read_whole_file(path, kMostHfConfigBytes), path);
-  const JsonReader in(path, parsed);
+  const JsonReader in = reader_of(read_whole_file(path, kMostHfConfigBytes), path);
   if (!in.has(kQuantization)) return {};
   return parse_quantization_config(json_text(in.value(kQuantization)), path);
 }
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
-  const json parsed = parse_object(text, path);
-  const JsonReader in(path, parsed);
+  const JsonReader in = reader_of(text, path);
   std::string known;
   for (const Format& f : formats()) known += (known.empty() ? "" : ", ") + std::string(f.model_type);
   const std::string type = in.text("model_type", "");

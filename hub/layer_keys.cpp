@@ -4,9 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/check.h"
+#include "runtime/json.h"
 
 namespace flatshard {
 namespace {
@@ -66,7 +65,7 @@ void read_layer_types(const JsonReader& in, const Format& format, ModelConfig& c
 
 // Layers from max_window_layers on have a window.
 void read_max_window_layers(const JsonReader& in, ModelConfig& c) {
-  const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0) : 28;
+  const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0, INT32_MAX) : 28;
   if (first >= c.layers) {
     c.window = 0;
     return;

@@ -3,8 +3,8 @@
 // without rotary positions.
 
 #include "hub/format.h"
-#include "hub/json_reader.h"
 #include "model/config.h"
+#include "runtime/json_reader.h"
 
 namespace flatshard {
 

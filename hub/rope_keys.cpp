@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/check.h"
+#include "runtime/json.h"
 
 namespace flatshard {
 namespace {

@@ -4,8 +4,8 @@
 // a base of their own, it is rope_local_base_freq, and rope_parameters has a set for each type of layer.
 
 #include "hub/format.h"
-#include "hub/json_reader.h"
 #include "model/config.h"
+#include "runtime/json_reader.h"
 
 namespace flatshard {
 

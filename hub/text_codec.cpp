@@ -4,11 +4,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/hf_config.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/whole_file.h"
 #include "text/data/corpus.h"
 #include "text/jinja/template_date.h"

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/check.h"
+#include "runtime/json.h"
 
 namespace flatshard {
 namespace {
@@ -119,7 +118,7 @@ ModelConfig read_rotary_model(const JsonReader& in, const Format& format) {
   ModelConfig c = read_text(text, format);
   c.tied = in.flag("tie_word_embeddings", false);
   c.vision = read_rotary_tower(in.object("vision_config", json::object()), format, c.hidden);
-  c.vision->image_token = in.has("image_token_id") ? in.whole("image_token_id", 0) : 151655;
+  c.vision->image_token = in.has("image_token_id") ? in.whole("image_token_id", 0, INT32_MAX) : 151655;
   return c;
 }
 
@@ -142,7 +141,7 @@ ModelConfig read_vision_model(const JsonReader& in, const Format& format) {
                  .norm_eps = tower.positive("layer_norm_eps", 1e-6)};
   tower.must(tower.text("hidden_act", kActivation) == kActivation, "hidden_act", kActivation);
   tower.must(tower.size("num_channels", 3) == 3, "num_channels", "3");
-  v.image_token = in.has("image_token_id") ? in.whole("image_token_id", 0)
+  v.image_token = in.has("image_token_id") ? in.whole("image_token_id", 0, INT32_MAX)
                   : resamples(format)      ? 32001
                                            : 128257;
   if (resamples(format))

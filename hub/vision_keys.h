@@ -4,8 +4,8 @@
 // Qwen's models, the keys of the text may also be beside these objects, as in published files.
 
 #include "hub/format.h"
-#include "hub/json_reader.h"
 #include "model/config.h"
+#include "runtime/json_reader.h"
 
 namespace flatshard {
 

@@ -4,8 +4,7 @@
 #include <fstream>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/utf8.h"
 
 namespace flatshard::test {

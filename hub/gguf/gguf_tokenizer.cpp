@@ -4,10 +4,8 @@
 #include <filesystem>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/gguf/gguf_patterns.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/tokenizer/tokenizer.h"

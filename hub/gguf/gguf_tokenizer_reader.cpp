@@ -5,11 +5,9 @@
 #include <mutex>
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/gguf/gguf_patterns.h"
 #include "hub/gguf/gguf_tokenizer.h"
+#include "runtime/json.h"
 #include "runtime/temporary.h"
 #include "runtime/text.h"
 #include "runtime/utf8.h"

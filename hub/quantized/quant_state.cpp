@@ -2,12 +2,10 @@
 
 #include <charconv>
 #include <cmath>
-#include <set>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 
 namespace flatshard {
 namespace {
@@ -30,46 +28,25 @@ std::string python_number(double value) {
   return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
 }
 
-class Reader {
- public:
-  Reader(const std::string& name, const json& object) : name_(name), object_(object) {}
+// A float dtype by its name in PyTorch.
+DType float_dtype(const JsonReader& in, const char* key) {
+  const json& text = in.value(key);
+  const std::optional<DType> found =
+      text.is_string() ? dtype_of_torch_name(text.get<std::string>()) : std::nullopt;
+  in.must(found && is_float(*found), key, "float32, bfloat16 or float16");
+  return *found;
+}
 
-  bool has(const char* key) const { return object_.contains(key); }
-  const json& value(const char* key) const {
-    check(has(key), name_, ": ", key, " is missing");
-    return object_[key];
-  }
-  void must(bool holds, const char* key, const std::string& wanted) const {
-    check(holds, name_, ": ", key, " is ", json_text(value(key)), ", must be ", wanted);
-  }
-  int64_t size(const json& number, const char* key, const std::string& wanted) const {
-    must(number.is_number_unsigned() && number.get<uint64_t>() <= INT32_MAX, key, wanted);
-    return number.get<int64_t>();
-  }
-  DType dtype(const char* key) const {
-    const json& text = value(key);
-    const std::optional<DType> found =
-        text.is_string() ? dtype_of_torch_name(text.get<std::string>()) : std::nullopt;
-    must(found && is_float(*found), key, "float32, bfloat16 or float16");
-    return *found;
-  }
-
- private:
-  const std::string& name_;
-  const json& object_;
-};
-
-void check_keys(const Reader& in, const json& object, const std::string& name) {
-  static const std::set<std::string> known{"quant_type",       "blocksize",    "dtype",        "shape",
-                                           "nested_blocksize", "nested_dtype", "nested_offset"};
-  for (const auto& [key, value] : object.items())
-    check(known.contains(key), name, ": \"", key, "\" is not a member of this format");
+void check_keys(const JsonReader& in) {
+  if (const auto unknown = in.unknown_member(
+          {"quant_type", "blocksize", "dtype", "shape", "nested_blocksize", "nested_dtype", "nested_offset"}))
+    fail(str(in.where(), ": \"", *unknown, "\" is not a member of this format"));
   for (const char* key : kNestedKeys)
-    check(in.has(key) == in.has(kNestedKeys[0]), name, ": ", key, in.has(key) ? " is present" : " is missing",
+    check(in.has(key) == in.has(kNestedKeys[0]), in.where(key), in.has(key) ? " is present" : " is missing",
           ", but a weight has all of nested_blocksize, nested_dtype and nested_offset or none");
 }
 
-void read_nested(const Reader& in, QuantState& state) {
+void read_nested(const JsonReader& in, QuantState& state) {
   state.weight.format.nested = true;
   in.must(in.value("nested_blocksize") == kNestedBlock, "nested_blocksize", str(kNestedBlock));
   in.must(in.value("nested_dtype") == "float32", "nested_dtype", "float32");
@@ -113,10 +90,8 @@ std::string quant_state_json(const QuantState& state) {
 }
 
 QuantState parse_quant_state(std::string_view text, const std::string& name) {
-  const json object = checked_json<json>(text, name);
-  check(object.is_object(), name, ": must be a JSON object");
-  const Reader in(name, object);
-  check_keys(in, object, name);
+  const JsonReader in(name, checked_json<json>(text, name));
+  check_keys(in);
   QuantState state;
   FourBitFormat& format = state.weight.format;
   const json& kind = in.value("quant_type");
@@ -124,15 +99,21 @@ QuantState parse_quant_state(std::string_view text, const std::string& name) {
   in.must(known.has_value(), "quant_type", "nf4 or fp4");
   format.kind = *known;
   const std::string blocks = str("a power of two from ", kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
-  format.block = in.size(in.value("blocksize"), "blocksize", blocks);
-  in.must(is_four_bit_block(format.block), "blocksize", blocks);
-  state.dtype = in.dtype("dtype");
+  const json& block = in.value("blocksize");
+  in.must(block.is_number_unsigned() && block.get<uint64_t>() <= kLargestFourBitBlock &&
+              is_four_bit_block(block.get<int64_t>()),
+          "blocksize", blocks);
+  format.block = block.get<int64_t>();
+  state.dtype = float_dtype(in, "dtype");
   const json& shape = in.value("shape");
   constexpr const char* kShape = "two positive numbers below 2^31, the rows and columns of the weight";
-  in.must(shape.is_array() && shape.size() == 2, "shape", kShape);
-  state.weight.out = in.size(shape[0], "shape", kShape);
-  state.weight.in = in.size(shape[1], "shape", kShape);
-  in.must(state.weight.out > 0 && state.weight.in > 0, "shape", kShape);
+  const auto is_extent = [](const json& extent) {
+    return extent.is_number_unsigned() && extent > 0 && extent <= INT32_MAX;
+  };
+  in.must(shape.is_array() && shape.size() == 2 && is_extent(shape[0]) && is_extent(shape[1]), "shape",
+          kShape);
+  state.weight.out = shape[0].get<int64_t>();
+  state.weight.in = shape[1].get<int64_t>();
   if (in.has(kNestedKeys[0])) read_nested(in, state);
   return state;
 }

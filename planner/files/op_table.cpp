@@ -2,13 +2,11 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
-#include "hub/json_reader.h"
 #include "planner/times/measured_ops.h"
 #include "planner/times/op_times.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {

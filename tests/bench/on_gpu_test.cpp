@@ -4,9 +4,8 @@
 #include <fstream>
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
 #include "build_config.h"
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/process.h"
 #include "tests/test.h"

@@ -4,8 +4,7 @@
 
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/process.h"
 #include "tests/test.h"
 

@@ -9,9 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "hub/resident_model.h"
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"

@@ -7,8 +7,7 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"

@@ -1,8 +1,7 @@
 #include "hub/peft_names.h"
 
-#include <nlohmann/json.hpp>
-
 #include "hub/adapter_config.h"
+#include "runtime/json.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -1,9 +1,8 @@
 #include "model/lora.h"
 
-#include <nlohmann/json.hpp>
-
 #include "hub/adapter_config.h"
 #include "model/model.h"
+#include "runtime/json.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/test.h"

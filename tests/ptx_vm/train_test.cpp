@@ -6,11 +6,10 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "build_config.h"
 #include "comm/optimizer_kinds.h"
 #include "ptx_vm/ptx_vm.h"
+#include "runtime/json.h"
 #include "runtime/rng.h"
 #include "runtime/whole_file.h"
 #include "tests/process.h"

@@ -4,8 +4,7 @@
 #include <string>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/stream.h"
 #include "tests/test.h"

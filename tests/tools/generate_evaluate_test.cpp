@@ -7,9 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "hub/resident_model.h"
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

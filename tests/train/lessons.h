@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/process.h"
 
 namespace flatshard::test {

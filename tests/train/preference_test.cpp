@@ -4,8 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/test.h"
 #include "tests/train/lessons.h"
 #include "train/report/metrics.h"

@@ -3,11 +3,10 @@
 #include <cmath>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
 #include "hub/model_folder.h"
+#include "runtime/json.h"
 #include "tests/test.h"
 #include "tests/text/data/image_tokens.h"
 #include "tests/train/image_workshop.h"

@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "hub/adapted_model.h"
 #include "hub/prompt_images.h"
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"

@@ -2,10 +2,8 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "runtime/whole_file.h"
 #include "text/chat/builtin_templates.h"

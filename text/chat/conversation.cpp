@@ -3,10 +3,8 @@
 #include <limits>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/chat/image_parts.h"
 #include "text/input/null_members.h"
 

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/base64.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 
 namespace flatshard {

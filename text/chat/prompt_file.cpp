@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/whole_file.h"
 #include "text/input/null_members.h"
 

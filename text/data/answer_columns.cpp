@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/data/kept_files.h"
 #include "text/data/rollout.h"
 #include "text/data/token_file.h"

@@ -6,10 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 #include "text/input/json_array.h"
 #include "text/input/table_input.h"
@@ -51,7 +49,7 @@ class ObjectScan : public nlohmann::json_sax<Json> {
                     text.find('{') != text.npos) {
     const size_t zero = text.find('\0');  // the parser would stop here
     check(zero == text.npos, where, ": is not valid JSON (at byte ", zero + 1, " of the line)");
-    Json::sax_parse(text, this);
+    scan_json(text, *this);
     check(kind_ == std::string_view("object"), where, ": is JSON of type ", kind_, ", must be an object");
   }
 

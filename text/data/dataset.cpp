@@ -3,11 +3,9 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 #include "text/data/dataset_writer.h"
 #include "text/data/kept_files.h"

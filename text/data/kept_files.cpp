@@ -5,11 +5,9 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
+#include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "text/data/dataset.h"
 #include "text/data/token_column.h"

@@ -4,10 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/input/null_members.h"
 
 namespace flatshard {

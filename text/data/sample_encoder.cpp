@@ -4,10 +4,8 @@
 #include <filesystem>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/chat/chat_sample.h"
 #include "text/jinja/template_date.h"
 #include "text/tokenizer/tokenizer.h"

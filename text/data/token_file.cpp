@@ -4,10 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/data/kept_files.h"
 
 namespace flatshard {

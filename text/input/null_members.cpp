@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
+#include "runtime/json.h"
 
 namespace flatshard {
 

@@ -4,10 +4,8 @@
 #include <map>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/parallel.h"
 #include "runtime/utf8.h"
 #include "text/tokenizer/byte_letters.h"

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/utf8.h"
 #include "text/tokenizer/byte_letters.h"
 #include "text/tokenizer/tokenizer_steps.h"
@@ -23,12 +21,13 @@ constexpr char kEndOfText[] = "<|endoftext|>";
 
 json tokenizer_json(std::string_view text, const std::string& path) {
   // A token may contain U+0000.
-  return checked_json<json>(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);
+  return checked_json<json>(text, path,
+                            {.members = static_cast<size_t>(kMostIds), .zero_bytes_in_names = true});
 }
 
 int32_t id_of_json(const json& id, const std::string& token, const std::string& where) {
   check(id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMostIds), where,
-        ": the id of \"", token, "\" is ", id.is_primitive() ? ascii_json_text(id) : id.type_name(),
+        ": the id of \"", token, "\" is ", id.is_primitive() ? json_text(id) : id.type_name(),
         ", must be a whole number below ", kMostIds);
   return id.get<int32_t>();
 }
@@ -55,12 +54,20 @@ std::pair<std::string, std::string> merge_of(const json& merge, const std::strin
   fail(where + ": must be two tokens, as in [\"a\", \"b\"] or \"a b\"");
 }
 
-void read_model(JsonComponent model, TokenizerParts* parts) {
-  if (model.has("type") && model.type() != "BPE") model.unsupported("this model");
+// Throws an Error unless the member is missing, null, "", 0 or false.
+void refuse(const JsonReader& in, const char* member) {
+  if (!in.has(member)) return;
+  const json& found = in.value(member);
+  check(found == "" || found == false || found == 0, in.where(), ": \"", member, "\" is ", json_text(found),
+        ", which is not supported: only null is");
+}
+
+void read_model(JsonReader model, TokenizerParts* parts) {
+  if (model.has("type") && type_of(model) != "BPE") unsupported(model, "this model");
   for (const char* member : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
-    model.refuse(member);
-  model.allow({"vocab", "merges", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "dropout",
-               "continuing_subword_prefix", "end_of_word_suffix"});
+    refuse(model, member);
+  allow(model, {"vocab", "merges", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "dropout",
+                "continuing_subword_prefix", "end_of_word_suffix"});
   parts->vocabulary = vocabulary_of(model.value("vocab"), model.where() + ": vocab");
   const json& merges = model.value("merges");
   check(merges.is_array(), model.where(), ": \"merges\" is ", merges.type_name(), ", must be an array");
@@ -71,17 +78,17 @@ void read_model(JsonComponent model, TokenizerParts* parts) {
   options.fuse_unk = model.flag("fuse_unk", false);
   options.ignore_merges = model.flag("ignore_merges", false);
   if (!model.has("unk_token")) return;
-  const std::string unk = model.text("unk_token");
+  const std::string unk = text_of(model, "unk_token");
   const auto found = parts->vocabulary.find(unk);
   check(found != parts->vocabulary.end(), model.where(), ": unk_token \"", unk,
         "\" is not in the vocabulary");
   options.unk = found->second;
 }
 
-AddedToken added_token_of(const JsonComponent& c) {
-  c.allow({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-  return {.id = static_cast<int32_t>(c.count("id", kMostIds - 1)),
-          .content = c.text("content"),
+AddedToken added_token_of(const JsonReader& c) {
+  allow(c, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  return {.id = static_cast<int32_t>(c.whole("id", 0, kMostIds - 1)),
+          .content = text_of(c, "content"),
           .single_word = c.flag("single_word", false),
           .lstrip = c.flag("lstrip", false),
           .rstrip = c.flag("rstrip", false),
@@ -150,12 +157,11 @@ void set_decoder(const DecoderSteps& steps, TokenizerParts* parts) {
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path) {
-  const json parsed = tokenizer_json(text, path);
-  const JsonComponent file(parsed, path);
+  const JsonReader file(path, tokenizer_json(text, path));
   TokenizerParts parts;
   read_model(file.object("model"), &parts);
   if (file.has("added_tokens"))
-    for (const JsonComponent& token : file.list("added_tokens", kMostAdded))
+    for (const JsonReader& token : file.objects("added_tokens", kMostAdded))
       parts.added.push_back(added_token_of(token));
   number_tokens(&parts, path);
   if (file.has("normalizer")) read_normalizer(file.object("normalizer"), &parts.normalizer);
@@ -205,11 +211,10 @@ TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& 
 }
 
 void parse_token_names(std::string_view text, const std::string& path, TokenNames* names) {
-  const json parsed = tokenizer_json(text, path);
-  const JsonComponent file(parsed, path);
+  const JsonReader file(path, tokenizer_json(text, path));
   const auto read_name = [&](const char* member, std::string* name) {
     if (!name->empty() || !file.has(member)) return;
-    *name = file.value(member).is_object() ? file.object(member).text("content") : file.text(member);
+    *name = file.value(member).is_object() ? text_of(file.object(member), "content") : text_of(file, member);
   };
   read_name("bos_token", &names->bos);
   read_name("eos_token", &names->eos);

@@ -5,11 +5,9 @@
 #include <iomanip>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "hub/prompt_images.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 
 namespace flatshard {

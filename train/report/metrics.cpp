@@ -7,10 +7,9 @@
 #include <sstream>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -101,66 +100,30 @@ struct Numbers {
   }
 };
 
-// Reads the members of one line's object; `where` is "metrics.jsonl:7".
-class Reader {
- public:
-  Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
-    check(json_.is_object(), where_, ": must be a JSON object");
-    // Nested values are refused before any of them is copied or printed, which is recursive.
-    for (const auto& [key, item] : json_.items())
-      check(item.is_primitive(), where_, ": ", key, " must be a single value");
-  }
+// Visits the fields of a line.
+struct FromJson {
+  const OrderedJsonReader& in;
 
-  void operator()(const char* key, int64_t& value) {
-    const Json item = take(key);
-    const bool fits = item.is_number_integer() &&
-                      (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
-    check(fits, where_, ": ", key, " is ", json_text(item), ", must be a whole number below 2^63");
-    value = item.get<int64_t>();
+  void operator()(const char* key, int64_t& value) const { value = in.whole(key, INT64_MIN, INT64_MAX); }
+  void operator()(const char* key, double& value) const {
+    const Json& item = in.value(key);
+    const auto named = item.is_string() ? non_finite_named(item.get<std::string>()) : std::nullopt;
+    in.must(item.is_number() || named, key, "a number, \"nan\", \"inf\" or \"-inf\"");
+    value = named ? *named : item.get<double>();
   }
-  void operator()(const char* key, double& value) {
-    const Json item = take(key);
-    if (item.is_number())
-      value = item.get<double>();
-    else if (const auto named = item.is_string() ? non_finite_named(item.get<std::string>()) : std::nullopt)
-      value = *named;
-    else
-      fail(str(where_, ": ", key, " is ", json_text(item),
-               ", must be a number, \"nan\", \"inf\" or \"-inf\""));
-  }
-  void operator()(const char* key, bool& value) {
-    if (!json_.contains(key)) return;
-    const Json item = take(key);
-    check(item.is_boolean(), where_, ": ", key, " is ", json_text(item), ", must be true or false");
-    value = item.get<bool>();
+  void operator()(const char* key, bool& value) const { value = in.flag(key, value); }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) const {
+    if (in.has(key)) (*this)(key, value.emplace());
   }
   template <class T>
-  void operator()(const char* key, std::optional<T>& value) {
-    if (!json_.contains(key)) return;
-    (*this)(key, value.emplace());
+  void operator()(const char* prefix, std::vector<NamedValue<T>>& values) const {
+    for (const auto& [key, item] : in.members().items()) {
+      if (!key.starts_with(prefix) || key == prefix) continue;
+      values.push_back({key.substr(std::strlen(prefix)), {}});
+      (*this)(key.c_str(), values.back().value);
+    }
   }
-  template <class T>
-  void operator()(const char* prefix, std::vector<NamedValue<T>>& values) {
-    for (const auto& [key, item] : json_.items())
-      if (key.starts_with(prefix) && key != prefix) values.push_back({key.substr(std::strlen(prefix)), {}});
-    for (NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
-  }
-
-  void check_all_taken() const {
-    if (!json_.empty()) fail(str(where_, ": unknown key ", json_.begin().key()));
-  }
-
- private:
-  Json take(const char* key) {
-    const auto found = json_.find(key);
-    check(found != json_.end(), where_, ": ", key, " is missing");
-    Json item = *found;
-    json_.erase(found);
-    return item;
-  }
-
-  Json json_;
-  std::string where_;
 };
 
 constexpr int64_t kMostFileBytes = int64_t{1} << 30;  // some three million steps
@@ -208,10 +171,14 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   } catch (const Json::out_of_range&) {
     fail(str(where, ": a number is too large for a double"));
   }
+  check(json.is_object(), where, ": must be a JSON object");
+  // Nested values are refused before any of them is copied or printed, which is recursive.
+  for (const auto& [key, item] : json.items())
+    check(item.is_primitive(), where, ": ", key, " must be a single value");
   StepMetrics m;
-  Reader reader(std::move(json), where);
-  each_field(m, reader);
-  reader.check_all_taken();
+  const OrderedJsonReader in(where, std::move(json));
+  each_field(m, FromJson{in});
+  if (const auto unknown = in.unknown_member()) fail(str(where, ": unknown key ", *unknown));
   return m;
 }
 

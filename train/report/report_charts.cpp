@@ -4,9 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
+#include "runtime/json.h"
 
 namespace flatshard {
 namespace {

@@ -3,10 +3,8 @@
 #include <filesystem>
 #include <span>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"

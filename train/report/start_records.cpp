@@ -5,10 +5,8 @@
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"

@@ -7,9 +7,6 @@
 #include <limits>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "comm/agreement.h"
 #include "hub/adapter_base.h"
 #include "hub/adapter_config.h"
@@ -17,6 +14,7 @@
 #include "hub/gguf/gguf_file.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/kept_files.h"

@@ -2,12 +2,10 @@
 
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "comm/agreement.h"
 #include "runtime/base64.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/chat/prompt_file.h"

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/report/log_history.h"
@@ -80,99 +79,65 @@ struct Writer {
 
 constexpr char kHistory[] = "log_history";
 
-// Reads members and removes them from the object, so that unknown ones remain. `where` is the file.
-struct Reader {
-  void operator()(const char* key, int64_t& value) { value = whole(key, take(key)); }
-  void operator()(const char* key, double& value) { value = number(key, take(key)); }
-  void operator()(const char* key, std::optional<int64_t>& value) {
-    if (json.contains(key)) value = whole(key, take(key));
+void check_known(const OrderedJsonReader& in) {
+  if (const auto unknown = in.unknown_member()) fail(str(in.where(), ": unknown member ", *unknown));
+}
+
+int64_t whole(const OrderedJsonReader& in, const char* key) { return in.whole(key, 0, INT64_MAX); }
+
+// Visits the members.
+struct FromJson {
+  const OrderedJsonReader& in;
+
+  void operator()(const char* key, int64_t& value) const { value = whole(in, key); }
+  void operator()(const char* key, double& value) const { value = in.number(key); }
+  void operator()(const char* key, std::optional<int64_t>& value) const {
+    if (in.has(key)) value = whole(in, key);
   }
-  void operator()(const char* key, std::optional<double>& value) {
-    if (!json.contains(key)) return;
-    const Json item = take(key);
-    value = item.is_string() ? non_finite_named(item.get<std::string>()) : number(key, item);
-    check(value.has_value(), where, ": ", key, " is ", json_text(item), ", must be a number");
+  void operator()(const char* key, std::optional<double>& value) const {
+    if (!in.has(key)) return;
+    const Json& item = in.value(key);
+    if (item.is_string()) value = non_finite_named(item.get<std::string>());
+    if (!value) value = in.number(key);
   }
-  void operator()(const char* key, std::optional<std::string>& value) {
-    if (!json.contains(key)) return;
-    value = text(key, take(key));
+  void operator()(const char* key, std::optional<std::string>& value) const {
+    if (in.has(key)) value = in.text(key);
   }
-  void operator()(const char* key, std::optional<TrainState::Evaluated>& value) {
-    if (!json.contains(key)) return;
-    const Json item = take(key);
-    check(item.is_object() && item.size() == 2 && item.contains("step") && item.contains("loss"), where, ": ",
-          key, " is ", json_text(item), ", must have step and loss");
-    value = {.step = whole(key, item["step"]), .loss = number(key, item["loss"])};
+  void operator()(const char* key, std::optional<TrainState::Evaluated>& value) const {
+    if (!in.has(key)) return;
+    const OrderedJsonReader item = in.object(key);
+    value = {.step = whole(item, "step"), .loss = item.number("loss")};
+    check_known(item);
   }
-  void operator()(const char* key, std::map<std::string, std::string>& values) {
-    const Json item = take(key);
-    check(item.is_object(), where, ": ", key, " must be an object");
-    for (const auto& [name, value] : item.items()) {
-      check(value.is_string(), where, ": ", key, ": ", name, " is ", json_text(value), ", must be a string");
-      values[name] = value.get<std::string>();
+  void operator()(const char* key, std::map<std::string, std::string>& values) const {
+    const OrderedJsonReader members = in.object(key);
+    for (const auto& [name, value] : members.members().items()) values[name] = members.text(name);
+  }
+  void operator()(const char* key, std::vector<TrainState::Source>& sources) const {
+    if (!in.has(key)) return;
+    for (const OrderedJsonReader& item : in.objects(key, kMostDataFiles)) {
+      sources.push_back({.fingerprint = item.text("fingerprint"),
+                         .position = {whole(item, "epoch"), whole(item, "sequence")}});
+      check_known(item);
     }
   }
-
-  void operator()(const char* key, std::vector<TrainState::Source>& sources) {
-    if (!json.contains(key)) return;
-    const Json list = take(key);
-    check(list.is_array() && list.size() <= kMostDataFiles, where, ": ", key, " must be an array of at most ",
-          kMostDataFiles, " files");
-    for (const Json& item : list) {
-      check(item.is_object() && item.size() == 3 && item.contains("fingerprint") && item.contains("epoch") &&
-                item.contains("sequence"),
-            where, ": ", key, " has ", json_text(item), ", must have fingerprint, epoch and sequence");
-      sources.push_back({.fingerprint = text(key, item["fingerprint"]),
-                         .position = {whole(key, item["epoch"]), whole(key, item["sequence"])}});
+  void operator()(const char* key, std::vector<RunChange>& changes) const {
+    if (!in.has(key)) return;
+    for (const OrderedJsonReader& item : in.objects(key, SIZE_MAX)) {
+      changes.push_back({.step = whole(item, "step"),
+                         .key = item.text("key"),
+                         .from = item.text("from"),
+                         .to = item.text("to")});
+      check_known(item);
     }
   }
-
-  void operator()(const char* key, std::vector<RunChange>& changes) {
-    if (!json.contains(key)) return;
-    const Json list = take(key);
-    check(list.is_array(), where, ": ", key, " must be an array");
-    for (const Json& item : list) {
-      check(item.is_object() && item.size() == 4 && item.contains("step") && item.contains("key") &&
-                item.contains("from") && item.contains("to"),
-            where, ": ", key, " has ", json_text(item), ", must have step, key, from and to");
-      changes.push_back({.step = whole(key, item["step"]),
-                         .key = text(key, item["key"]),
-                         .from = text(key, item["from"]),
-                         .to = text(key, item["to"])});
-    }
+  void operator()(const char* key, std::vector<StepMetrics>& lines) const {
+    const Json& list = in.value(key);
+    check(list.is_array() && list.size() <= kMostHistoryLines, in.where(key), " must be an array of at most ",
+          kMostHistoryLines, " lines");
+    for (const Json& line : list)
+      lines.push_back(parse_metrics(json_text(line), str(in.where(key), ' ', lines.size() + 1)));
   }
-
-  void operator()(const char* key, std::vector<StepMetrics>& lines) {
-    const Json item = take(key);
-    check(item.is_array() && item.size() <= kMostHistoryLines, where, ": ", key,
-          " must be an array of at most ", kMostHistoryLines, " lines");
-    for (const Json& line : item)
-      lines.push_back(parse_metrics(json_text(line), str(where, ": ", key, ' ', lines.size() + 1)));
-  }
-
-  int64_t whole(const char* key, const Json& item) const {
-    const bool fits = item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
-    check(fits, where, ": ", key, " is ", json_text(item), ", must be a whole number from 0 to 2^63 - 1");
-    return item.get<int64_t>();
-  }
-  std::string text(const char* key, const Json& item) const {
-    check(item.is_string(), where, ": ", key, " is ", json_text(item), ", must be a string");
-    return item.get<std::string>();
-  }
-  double number(const char* key, const Json& item) const {
-    check(item.is_number(), where, ": ", key, " is ", json_text(item), ", must be a number");
-    return item.get<double>();
-  }
-  Json take(const char* key) {
-    const auto found = json.find(key);
-    check(found != json.end(), where, ": ", key, " is missing");
-    Json item = *found;
-    json.erase(found);
-    return item;
-  }
-
-  Json json;
-  std::string where;
 };
 
 // Refuses numbers that no run can have reached.
@@ -213,12 +178,11 @@ TrainState read_train_state(const std::string& path) {
 }
 
 TrainState parse_train_state(std::string_view text, const std::string& path) {
-  Reader reader{.json = checked_json<Json>(text, path), .where = path};
-  check(reader.json.is_object(), path, ": must be a JSON object");
+  const OrderedJsonReader in(path, checked_json<Json>(text, path));
   TrainState state;
-  each_member(state, reader);
-  reader(kHistory, state.log_history);
-  if (!reader.json.empty()) fail(str(path, ": unknown member ", reader.json.begin().key()));
+  each_member(state, FromJson{in});
+  FromJson{in}(kHistory, state.log_history);
+  check_known(in);
   check_numbers(state, path);
   return state;
 }

@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "hub/published_weights.h"
 #include "model/model.h"
+#include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "source_dir.h"
 #include "tests/small_model.h"

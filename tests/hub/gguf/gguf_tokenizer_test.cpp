@@ -4,8 +4,7 @@
 #include <fstream>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/test.h"
 #include "text/tokenizer/tokenizer.h"

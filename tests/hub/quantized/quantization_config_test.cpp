@@ -1,7 +1,6 @@
 #include "hub/quantized/quantization_config.h"
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/test.h"
 
 using namespace flatshard;

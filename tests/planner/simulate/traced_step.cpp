@@ -5,13 +5,11 @@
 #include <map>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "comm/trace_file.h"
 #include "planner/simulate/carried_work.h"
 #include "planner/simulate/step_rows.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/whole_file.h"
 #include "train/step/training_runtime.h"
 

@@ -3,8 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/byte_tokenizer.h"
 #include "tests/test.h"
 

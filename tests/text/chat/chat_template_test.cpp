@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"

@@ -1,7 +1,6 @@
 #include "text/chat/conversation.h"
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/test.h"
 #include "text/jinja/jinja_print.h"
 

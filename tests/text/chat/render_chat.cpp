@@ -4,9 +4,8 @@
 
 #include <iostream>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "text/chat/chat_template.h"
 
 using namespace flatshard;

@@ -5,8 +5,7 @@
 #include <fstream>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/byte_tokenizer.h"
 #include "tests/test.h"

@@ -5,8 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/text.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"

@@ -2,8 +2,7 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/parallel.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"

@@ -5,8 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "runtime/parallel.h"
 #include "runtime/utf8.h"
 #include "source_dir.h"

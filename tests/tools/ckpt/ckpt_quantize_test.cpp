@@ -3,9 +3,8 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "hub/adapted_model.h"
+#include "runtime/json.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/tensor_contents.h"

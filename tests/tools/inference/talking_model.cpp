@@ -4,8 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/small_model.h"
 
 namespace flatshard::test {

@@ -7,8 +7,7 @@
 #include <iterator>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/test.h"
 #include "train/report/metrics.h"
 

@@ -2,9 +2,8 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "comm/trace_file.h"
+#include "runtime/json.h"
 #include "runtime/whole_file.h"
 #include "tests/test.h"
 

@@ -4,8 +4,7 @@
 #include <fstream>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/json.h"
 #include "tests/test.h"
 #include "train/config/fields.h"
 

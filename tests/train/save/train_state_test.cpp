@@ -39,10 +39,11 @@ TEST_CASE("positions of several files are read back, and what cannot be one is r
     changed.replace(changed.find(from), from.size(), to);
     return test::error_of([&] { parse_train_state(changed, "state"); });
   };
-  CHECK(error("\"sequence\": 7", "\"sequence\": -7").find("state: sources is -7, must be a whole number") ==
-        0);
-  CHECK(error("\"epoch\": 2,", "").find("must have fingerprint, epoch and sequence") != std::string::npos);
-  CHECK(error("\"aa\"", "1").find("sources is 1, must be a string") != std::string::npos);
+  CHECK(error("\"sequence\": 7", "\"sequence\": -7") ==
+        "state: sources[0].sequence is -7, must be a whole number from 0 to 2^63 - 1");
+  CHECK(error("\"epoch\": 2,", "") == "state: sources[0].epoch is missing");
+  CHECK(error("\"epoch\": 0,", "\"epoch\": 0, \"more\": 0,") == "state: sources[1]: unknown member more");
+  CHECK(error("\"aa\"", "1") == "state: sources[0].fingerprint is 1, must be a string");
 }
 
 TEST_CASE("files of data continue where the checkpoint has them, known by their content") {

@@ -1,12 +1,9 @@
-#include "checkpoint/json.h"
+#include "checkpoint/safetensors_json.h"
 
 #include <cmath>
-#include <unordered_set>
 
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/json_text.h"
 #include "runtime/check.h"
+#include "runtime/json.h"
 #include "runtime/utf8.h"
 
 namespace flatshard {
@@ -15,72 +12,11 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
-constexpr size_t kDeepest = 32;
+constexpr size_t kHeaderDepth = 3;      // {"name": {"shape": [
 constexpr size_t kMostDimensions = 64;  // most dimensions of a tensor, as in PyTorch
 
-// Refuses text that cannot be JSON; `what` begins the error if it is not UTF-8.
-void check_text(const char* what, std::string_view text) {
-  const size_t valid = valid_utf8_prefix(text), zero = text.find('\0');
-  check(zero >= valid, "invalid JSON: a zero byte at ", zero);  // the parser would stop there
-  check(valid == text.size(), what, ": not UTF-8 at byte ", valid);
-  check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
-}
-
-// Refuses duplicate names and excessive depth, which a parsed value no longer shows. This is a separate pass
-// because the library's parser callback searches all previous members at the end of each, which takes
-// quadratic time.
-class Strict : public nlohmann::json_sax<json> {
- public:
-  Strict(size_t deepest, size_t most_members, ZeroBytes in_names)
-      : deepest_(deepest), most_members_(most_members), in_names_(in_names) {}
-
-  bool start_object(size_t) override { return open(); }
-  bool start_array(size_t) override { return open(); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(std::string& name) override {
-    check(in_names_ == ZeroBytes::allowed || name.find('\0') == name.npos, "invalid JSON: the name \"",
-          name.c_str(), "\" contains a zero byte");
-    std::unordered_set<std::string>& names = names_.back();
-    check(names.insert(name).second, "invalid JSON: \"", name, "\" appears twice");
-    check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");
-    return true;
-  }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool parse_error(size_t, const std::string&, const json::exception& error) override {
-    fail(str("invalid JSON: ", error.what()));
-  }
-
- private:
-  bool open() {
-    check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " levels deep");
-    names_.emplace_back();
-    return true;
-  }
-  bool close() {
-    names_.pop_back();
-    return true;
-  }
-
-  size_t deepest_, most_members_;
-  ZeroBytes in_names_;
-  std::vector<std::unordered_set<std::string>> names_;  // names in each open object
-};
-
-void check_form(std::string_view text, size_t deepest, size_t most_members, ZeroBytes in_names) {
-  Strict strict(deepest, most_members, in_names);
-  json::sax_parse(text.begin(), text.end(), &strict);
-}
-
-json parse(std::string_view text, size_t deepest) {
-  check_form(text, deepest, SIZE_MAX, ZeroBytes::refused);
+json parse(std::string_view text, const JsonLimits& limits) {
+  check_json(text, limits);
   return parse_json<json>(text);
 }
 
@@ -127,18 +63,10 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-void check_json(std::string_view text, const std::string& path, size_t most_members, ZeroBytes in_names) {
-  try {
-    check_text("invalid JSON", text);
-    check_form(text, kDeepest, most_members, in_names);
-  } catch (const Error& error) {
-    throw Error(path + ": " + error.what(), error.where);
-  }
-}
-
 SafetensorsHeader parse_safetensors_header(std::string_view text) {
-  check_text("invalid header", text);
-  const json parsed = parse(text, kHeaderDepth);
+  const size_t valid = valid_utf8_prefix(text);
+  check(valid == text.size(), "invalid header: not UTF-8 at byte ", valid);
+  const json parsed = parse(text, {.depth = kHeaderDepth, .members = SIZE_MAX});
   check(parsed.is_object(), "invalid JSON: must be an object");
   SafetensorsHeader header;
   for (const auto& [name, value] : parsed.items()) {
@@ -178,8 +106,7 @@ std::string to_json(const SafetensorsHeader& header) {
 }
 
 SafetensorsIndex parse_safetensors_index(std::string_view text) {
-  check_text("invalid JSON", text);
-  const json parsed = parse(text, kDeepest);
+  const json parsed = parse(text, {.members = SIZE_MAX});
   check(parsed.is_object() && parsed.contains("weight_map") && parsed["weight_map"].is_object(),
         "invalid JSON: must be an object whose member weight_map is an object");
   SafetensorsIndex index;

@@ -17,15 +17,6 @@
 
 namespace flatshard {
 
-// Checks JSON that other code interprets: valid UTF-8, no duplicate names, limited numbers of members per
-// object and 32 levels of nesting, so that all readers agree on it and none is overloaded. Names with a zero
-// byte, which would cut messages short, are refused too, unless the file needs them. Throws an Error that
-// begins with the path.
-enum class ZeroBytes { refused, allowed };
-constexpr size_t kMostMembers = 1 << 14;
-void check_json(std::string_view text, const std::string& path, size_t most_members = kMostMembers,
-                ZeroBytes in_names = ZeroBytes::refused);
-
 struct SafetensorsHeader {
   struct Tensor {
     std::string name, dtype;
