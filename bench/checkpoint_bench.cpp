@@ -9,7 +9,6 @@
 #include <sstream>
 #include <unistd.h>
 
-#include "hub/hf_config.h"
 #include "runtime/host_memory.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
@@ -150,8 +149,7 @@ class Subject {
 
   World& world_;
   RunSetup setup_;
-  const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32),
-                                  .tokenizer_files = {}};
+  const ModelDocuments documents_ = model_documents(setup_, "", "", world_);
   TrainingRuntime runtime_;
   Checkpoints checkpoints_;
   Saver saver_, async_saver_;

@@ -35,24 +35,6 @@ std::string find_model_folder(const std::string& given, const std::string& start
            ": neither a model folder (no config.json) nor a run folder (no model/config.json)"));
 }
 
-ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
-  ParamTensors parameters;
-  for (const ParamList& list : model.param_lists()) {
-    parameters.emplace_back();
-    const std::vector<ParamSpec>& specs = list.specs();
-    for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters
-      const DType stored = specs[begin].dtype.value_or(dtype);
-      int64_t size = specs[begin].shape.size();
-      for (end = begin + 1; end < specs.size() && specs[end].joined; ++end) size += specs[end].shape.size();
-      const Tensor all = arena.alloc(stored, {size});
-      int64_t at = 0;
-      for (size_t i = begin; i < end; at += specs[i++].shape.size())
-        parameters.back().push_back(all.slice(at, at + specs[i].shape.size()).view(specs[i].shape));
-    }
-  }
-  return parameters;
-}
-
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
   std::vector<SafetensorsSpec> specs;
   for (const ParamList& list : model.param_lists())

@@ -20,11 +20,6 @@ bool is_model_path(const std::string& path);
 // folder model/. If `given` is "", it is the model of the last run (last_run.h).
 std::string find_model_folder(const std::string& given, const std::string& start = ".");
 
-// The parameters of a model: [parameter list][parameter].
-using ParamTensors = std::vector<std::vector<Tensor>>;
-
-ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena);
-
 inline constexpr const char* kWeightsStem = "model";
 
 // The tensors of model.safetensors: all parameters in order. A tied head has no tensor of its own.

@@ -132,4 +132,22 @@ void Model::fill_tables(Stream& stream) {
   fill(tower_rope_table_, of_tower, 1);
 }
 
+ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
+  ParamTensors parameters;
+  for (const ParamList& list : model.param_lists()) {
+    parameters.emplace_back();
+    const std::vector<ParamSpec>& specs = list.specs();
+    for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters
+      const DType stored = specs[begin].dtype.value_or(dtype);
+      int64_t size = specs[begin].shape.size();
+      for (end = begin + 1; end < specs.size() && specs[end].joined; ++end) size += specs[end].shape.size();
+      const Tensor all = arena.alloc(stored, {size});
+      int64_t at = 0;
+      for (size_t i = begin; i < end; at += specs[i++].shape.size())
+        parameters.back().push_back(all.slice(at, at + specs[i].shape.size()).view(specs[i].shape));
+    }
+  }
+  return parameters;
+}
+
 }  // namespace flatshard

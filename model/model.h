@@ -21,6 +21,7 @@
 
 #include "model/config.h"
 #include "model/context.h"
+#include "runtime/arena.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -99,5 +100,10 @@ class Model {
   std::vector<int> param_list_of_;
   std::vector<Layers> layers_;  // one set per lane; null if a lane lacks the layer
 };
+
+// The parameters of a model: [parameter list][parameter].
+using ParamTensors = std::vector<std::vector<Tensor>>;
+
+ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena);
 
 }  // namespace flatshard

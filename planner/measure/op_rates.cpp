@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 
-#include "hub/model_folder.h"
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
 #include "kernels/four_bit.h"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "hub/model_folder.h"
 #include "model/image_rows.h"
+#include "model/model.h"
 #include "tests/golden.h"
 
 namespace flatshard::test {

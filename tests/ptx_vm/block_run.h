@@ -2,7 +2,6 @@
 // A block of a transformer on the machine, in bf16: the costs of its passes, and the least bytes of the
 // formulas of its kernels, except matrix products.
 
-#include "hub/model_folder.h"
 #include "model/model.h"
 #include "ptx_vm/counts.h"
 #include "runtime/arena.h"
