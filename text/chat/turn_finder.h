@@ -65,7 +65,7 @@ class TurnFinder {
 
   const Conversation& conversation_;
   const Rendering& rendering_;
-  const RenderedTokens& tokens_;
+  const RenderedTokens tokens_;
   const Tokenizer& tokenizer_;
   Render render_;
   std::string prompt_;                 // text that asks for an answer
