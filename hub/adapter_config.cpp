@@ -75,32 +75,16 @@ const std::set<std::string>& other_keys() {
   return keys;
 }
 
-// Lists of modules may be long, so errors do not print them.
-void must(const JsonReader& in, bool holds, const std::string& key, const std::string& wanted) {
-  if (holds) return;
-  const json& value = in.value(key);
-  if (value.is_structured())
-    fail(str(in.where(key), " is ", value.is_array() ? "a list" : "an object", ", must be ", wanted));
-  in.must(false, key, wanted);
-}
-
-std::vector<std::string> texts(const JsonReader& in, const std::string& key) {
-  if (!in.has(key)) return {};
-  const json& list = in.value(key);
-  const auto is_text = [](const json& item) { return item.is_string(); };
-  must(in, list.is_array() && std::all_of(list.begin(), list.end(), is_text), key, "a list of strings");
-  return list.get<std::vector<std::string>>();
-}
 ModulePatterns patterns(const JsonReader& in, const std::string& key) {
   if (in.has(key) && in.value(key).is_string()) return in.text(key);
-  return texts(in, key);
+  return in.texts(key);
 }
 
 // The number that is a member `key`, or a member of its object.
 double number_of(const json& value, const std::string& place, double least, double most) {
   const double number = value.is_number() ? value.get<double>() : NAN;
-  check(number >= least && number <= most, place, " is ", json_text(value), ", must be from ", least, " to ",
-        most);
+  check(number >= least && number <= most, place, " is ", short_json_text(value), ", must be from ", least,
+        " to ", most);
   return number;
 }
 double number(const JsonReader& in, const std::string& key, double absent, double least, double most) {
@@ -110,7 +94,7 @@ std::map<std::string, double> exceptions(const JsonReader& in, const std::string
                                          double most) {
   std::map<std::string, double> found;
   if (!in.has(key)) return found;
-  must(in, in.value(key).is_object(), key, "an object");
+  in.must(in.value(key).is_object(), key, "an object");
   for (const auto& [pattern, number] : in.value(key).items())
     found[pattern] = number_of(number, str(in.where(key), ": \"", pattern, '"'), least, most);
   return found;
@@ -121,16 +105,16 @@ std::vector<int64_t> layers(const JsonReader& in, const std::string& key) {
   const json& value = in.value(key);
   const json all = value.is_array() ? value : json::array({value});
   const auto is_layer = [](const json& layer) { return layer.is_number_unsigned() && layer <= INT32_MAX; };
-  must(in, std::all_of(all.begin(), all.end(), is_layer), key, "an index of a block, or a list of them");
+  in.must(std::all_of(all.begin(), all.end(), is_layer), key, "an index of a block, or a list of them");
   return all.get<std::vector<int64_t>>();
 }
 
 void check_keys(const JsonReader& in, std::vector<std::string>& warnings) {
   for (const auto& [key, usual] : refused_keys()) {
     if (!in.has(key) || in.value(key) == usual) continue;
-    must(in, false, key,
-         usual.is_null() ? "null: this is not supported"
-                         : str(json_text(usual), ": nothing else is supported"));
+    in.must(false, key,
+            usual.is_null() ? "null: this is not supported"
+                            : str(json_text(usual), ": nothing else is supported"));
   }
   in.must(in.has("peft_type"), "peft_type", "\"LORA\"");
   for (const auto& [key, value] : in.members().items())
@@ -203,7 +187,7 @@ AdapterConfig read_adapter_config(const std::string& path, std::vector<std::stri
                                 .alpha_pattern = exceptions(in, "alpha_pattern", 0, kMostAlpha),
                                 .rslora = in.flag("use_rslora", false),
                                 .init = read_init(in),
-                                .save_modules = texts(in, "modules_to_save")},
+                                .save_modules = in.texts("modules_to_save")},
                        .base = in.text("base_model_name_or_path", ""),
                        .revision = in.text("revision", ""),
                        .fan_in_fan_out = in.flag("fan_in_fan_out", false),
@@ -213,7 +197,7 @@ AdapterConfig read_adapter_config(const std::string& path, std::vector<std::stri
   if (in.has("layers_pattern") && in.value("layers_pattern").is_string())
     config.layers_pattern = {in.text("layers_pattern")};
   else
-    config.layers_pattern = texts(in, "layers_pattern");
+    config.layers_pattern = in.texts("layers_pattern");
   for (const auto& [key, usual] : kept_keys())
     if (in.members().contains(key) && in.value(key) != usual) config.kept[key] = json_text(in.value(key));
   return config;

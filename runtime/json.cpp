@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/check.h"
+#include "runtime/text.h"
 #include "runtime/utf8.h"
 
 namespace nlohmann {
@@ -133,5 +134,17 @@ std::string json_text(const json& value, int indent, InvalidUtf8 invalid) {
 std::string json_text(const ordered_json& value, int indent, InvalidUtf8 invalid) {
   return value.dump(indent, ' ', false, handler_of(invalid));
 }
+
+template <class Json>
+std::string short_json_text(const Json& value) {
+  constexpr size_t kLongest = 120;
+  const std::string text = json_text(value);
+  if (text.size() <= kLongest) return text;
+  if (value.is_array()) return str("a list of ", counted(std::ssize(value), "element"));
+  if (value.is_object()) return str("an object of ", counted(std::ssize(value), "member"));
+  return str("a string of ", counted(std::ssize(value.template get_ref<const std::string&>()), "byte"));
+}
+template std::string short_json_text(const json& value);
+template std::string short_json_text(const ordered_json& value);
 
 }  // namespace flatshard

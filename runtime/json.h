@@ -39,11 +39,11 @@ extern template class serializer<ordered_json>;
 
 namespace flatshard {
 
-// What text from a file may have.
+// What the text of a file may contain.
 struct JsonLimits {
-  size_t depth = 32;
-  size_t members = 1 << 14;  // of an object
-  // A zero byte in a name, which would cut messages short.
+  size_t depth = 32;         // the deepest level of nesting
+  size_t members = 1 << 14;  // the largest number of members in an object
+  // Whether names may contain a zero byte, which would cut messages short.
   bool zero_bytes_in_names = false;
 };
 
@@ -77,5 +77,10 @@ std::string json_text(const nlohmann::json& value, int indent = kOneLine,
                       InvalidUtf8 invalid = InvalidUtf8::refused);
 std::string json_text(const nlohmann::ordered_json& value, int indent = kOneLine,
                       InvalidUtf8 invalid = InvalidUtf8::refused);
+
+// The text of a value for an error, on one line. A value whose text is long is described: "a list of 5000
+// elements".
+template <class Json>
+std::string short_json_text(const Json& value);
 
 }  // namespace flatshard

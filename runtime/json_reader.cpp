@@ -74,7 +74,7 @@ template <class Json>
 void BasicJsonReader<Json>::must(bool holds, const std::string& key, const std::string& wanted) const {
   if (holds) return;
   const Json* const found = find(key);
-  fail(str(where(key), ' ', found ? "is " + json_text(*found) : "is missing", ", must be ", wanted));
+  fail(str(where(key), ' ', found ? "is " + short_json_text(*found) : "is missing", ", must be ", wanted));
 }
 
 template <class Json>
@@ -142,7 +142,7 @@ std::vector<std::string> BasicJsonReader<Json>::texts(const std::string& key, co
 
 template <class Json>
 BasicJsonReader<Json> BasicJsonReader<Json>::part(const Json& value, const std::string& key) const {
-  check(value.is_object(), where(key), " is ", json_text(value), ", must be an object");
+  check(value.is_object(), where(key), " is ", short_json_text(value), ", must be an object");
   return {std::shared_ptr<const Json>(object_, &value), where(key) + '.'};
 }
 

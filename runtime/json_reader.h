@@ -68,7 +68,7 @@ class BasicJsonReader {
   BasicJsonReader part(const Json& value, const std::string& key) const;
 
   std::shared_ptr<const Json> object_;  // or a part of a value that it keeps alive
-  std::string place_;                   // of a member, without its key
+  std::string place_;                   // what precedes a member's key in its place: "config.json: "
   mutable std::vector<const Json*> read_;
 };
 

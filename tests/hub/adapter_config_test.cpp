@@ -77,9 +77,9 @@ TEST_CASE("a setting of adapter_config.json that would change the result is refu
   refused(R"("task_type": "SEQ_CLS")",
           "task_type is \"SEQ_CLS\", must be \"CAUSAL_LM\": nothing else is supported");
   refused(R"("layer_replication": [[0, 2]])",
-          "layer_replication is a list, must be null: this is not supported");
+          "layer_replication is [[0,2]], must be null: this is not supported");
   refused(R"("trainable_token_indices": [1])",
-          "trainable_token_indices is a list, must be null: this is not supported");
+          "trainable_token_indices is [1], must be null: this is not supported");
   refused(
       R"("init_lora_weights": "pissa")",
       "init_lora_weights is \"pissa\", must be true, false or \"gaussian\": other methods change the base");
@@ -87,9 +87,9 @@ TEST_CASE("a setting of adapter_config.json that would change the result is refu
   refused(R"("r": 2.5)", "r is 2.5, must be a whole number");
   refused(R"("lora_dropout": 1)", "lora_dropout is 1, must be less than 1");
   refused(R"("rank_pattern": {"q": "8"})", "rank_pattern: \"q\" is \"8\", must be from 1 to 8192");
-  refused(R"("target_modules": [1])", "target_modules is a list, must be a list of strings");
+  refused(R"("target_modules": [1])", "target_modules is [1], must be a list of strings");
   refused(R"("layers_to_transform": [-1])",
-          "layers_to_transform is a list, must be an index of a block, or a list of them");
+          "layers_to_transform is [-1], must be an index of a block, or a list of them");
   CHECK(error_reading(R"({"peft_type": "IA3"})") ==
         kPath + ": peft_type is \"IA3\", must be \"LORA\": nothing else is supported");
   CHECK(error_reading("{}") == kPath + ": peft_type is missing, must be \"LORA\"");

@@ -94,6 +94,27 @@ TEST_CASE("a value of another type is refused") {
         "f.json: none is missing, must be there");
 }
 
+TEST_CASE("a long value is described in errors, not printed") {
+  const auto shown = [](const json& value) {
+    const std::string error = test::error_of([&] {
+      JsonReader("f.json", json{{"k", value}}).must(false, "k", "short");
+    });
+    const std::string begin = "f.json: k is ", end = ", must be short";
+    CHECK(error.starts_with(begin));
+    CHECK(error.ends_with(end));
+    return error.substr(begin.size(), error.size() - begin.size() - end.size());
+  };
+  const std::string fits(118, 'x');
+  CHECK(shown(fits) == '"' + fits + '"');
+  CHECK(shown(fits + 'x') == "a string of 119 bytes");
+  CHECK(shown(json(std::vector<int>(59, 7))) == json(std::vector<int>(59, 7)).dump());
+  CHECK(shown(json(std::vector<int>(60, 7))) == "a list of 60 elements");
+  CHECK(shown(json{{"name", fits}}) == "an object of 1 member");
+  CHECK(test::error_of([&] {
+          JsonReader("f.json", json{{"k", std::vector<int>(60, 7)}}).object("k");
+        }) == "f.json: k is a list of 60 elements, must be an object");
+}
+
 TEST_CASE("a label follows the place of an object, and a colon the label") {
   JsonReader in = reader_of(R"({"steps": [{"type": "Split", "n": {"x": -1}}]})").objects("steps", 1)[0];
   CHECK(in.where() == "f.json: steps[0]");

@@ -27,8 +27,7 @@ json tokenizer_json(std::string_view text, const std::string& path) {
 
 int32_t id_of_json(const json& id, const std::string& token, const std::string& where) {
   check(id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMostIds), where,
-        ": the id of \"", token, "\" is ", id.is_primitive() ? json_text(id) : id.type_name(),
-        ", must be a whole number below ", kMostIds);
+        ": the id of \"", token, "\" is ", short_json_text(id), ", must be a whole number below ", kMostIds);
   return id.get<int32_t>();
 }
 
@@ -58,8 +57,8 @@ std::pair<std::string, std::string> merge_of(const json& merge, const std::strin
 void refuse(const JsonReader& in, const char* member) {
   if (!in.has(member)) return;
   const json& found = in.value(member);
-  check(found == "" || found == false || found == 0, in.where(), ": \"", member, "\" is ", json_text(found),
-        ", which is not supported: only null is");
+  check(found == "" || found == false || found == 0, in.where(), ": \"", member, "\" is ",
+        short_json_text(found), ", which is not supported: only null is");
 }
 
 void read_model(JsonReader model, TokenizerParts* parts) {
