@@ -55,14 +55,10 @@ PlanMachines machines_of_job(const RunSetup& setup, World& world, const std::str
   return {*cluster, rates};
 }
 
-// The machines to plan for. Sets the config's ranks per host to theirs. Collective.
-PlanMachines machines_for(Config& config, const PlanFor& wanted, World& world) {
-  const bool measures = wanted.machines == kTheseProcessors;
-  PlanMachines machines =
-      measures ? machines_of_job(set_up(config, world, Purpose::plan), world, str("--for ", kTheseProcessors))
-               : PlanMachines{cluster_named(wanted.machines)};
-  if (config.parallel.host_ranks == 0) config.parallel.host_ranks = machines.cluster.node_gpus;
-  return machines;
+// The machines of --for. Collective.
+PlanMachines machines_for(const RunSetup& setup, const PlanFor& wanted, World& world) {
+  return wanted.cluster ? PlanMachines{*wanted.cluster}
+                        : machines_of_job(setup, world, str("--for ", kTheseProcessors));
 }
 
 // A plan for other machines than these is made by one process.
@@ -97,39 +93,42 @@ std::string write_timeline(const std::string& folder, const RunSetup& setup, con
 
 }  // namespace
 
-void plan_for_machines(const std::string& machines, Config& config, int& ranks) {
-  if (machines.empty()) return;
-  const bool measures = machines == kTheseProcessors;
-  check(!measures || ranks == 0, "--for ", kTheseProcessors,
-        " measures the processors of the ranks that run this command: start ", ranks,
-        ", and leave out --ranks");
-  config.run.device = measures ? DeviceChoice::cpu : DeviceChoice::cuda;
-  if (!measures) ranks = std::max(ranks, 1);
+void plan_for_machines(PlanFor& wanted, Config& config) {
+  if (wanted.machines.empty()) return;
+  if (wanted.machines == kTheseProcessors) {
+    check(wanted.ranks == 0, "--for ", kTheseProcessors,
+          " measures the processors of the ranks that run this command: start ", wanted.ranks,
+          ", and leave out --ranks");
+    config.run.device = DeviceChoice::cpu;
+    return;
+  }
+  config.run.device = DeviceChoice::cuda;
+  wanted.ranks = std::max(wanted.ranks, 1);
+  wanted.cluster = cluster_named(wanted.machines);
+  if (config.parallel.host_ranks == 0) config.parallel.host_ranks = wanted.cluster->node_gpus;
 }
 
-void print_search(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
+void print_search(const RunSetup& setup, const PlanFor& wanted, World& world, std::ostream& out) {
   check_processes(wanted, world, "--search works in");
-  use_threads(loaded.config.run, world);
-  const Cluster cluster = machines_for(loaded.config, wanted, world).cluster;
+  use_threads(setup.config.run, world);
+  const Cluster cluster = machines_for(setup, wanted, world).cluster;
   if (world.rank() != 0) return;
-  const int ranks = std::max(wanted.ranks, world.size());
-  const SearchResult result = search_settings(loaded.config, ranks, cluster, SearchScope::all);
-  out << describe_search(result, loaded.config, ranks, cluster, wanted.verbose);
+  Config config = setup.config;
+  if (config.parallel.host_ranks == 0) config.parallel.host_ranks = cluster.node_gpus;
+  const SearchResult result = search_settings(config, setup.ranks(), cluster, SearchScope::all);
+  out << describe_search(result, config, setup.ranks(), cluster, wanted.verbose);
   if (wanted.timeline.empty() || result.best.empty()) return;
-  out << write_timeline(wanted.timeline, set_up(result.best.front().config, ranks, {}, Purpose::plan),
+  out << write_timeline(wanted.timeline, set_up(result.best.front().config, setup.ranks(), {}, Purpose::plan),
                         cluster);
 }
 
-void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
-  const int ranks = wanted.ranks;
+void print_plan(const RunSetup& setup, const PlanFor& wanted, World& world, std::ostream& out) {
   check_processes(wanted, world, "--ranks and --for plan in");
-  check(!wanted.saves || ranks == 0 || !wanted.machines.empty(), "--save of a plan for ", ranks,
+  check(!wanted.saves || wanted.ranks == 0 || !wanted.machines.empty(), "--save of a plan for ", wanted.ranks,
         " ranks needs --for: the machines that they are on");
-  use_threads(loaded.config.run, world);  // the workspace of ops depends on the threads
+  use_threads(setup.config.run, world);  // the workspace of ops depends on the threads
   std::optional<PlanMachines> machines;
-  if (!wanted.machines.empty()) machines = machines_for(loaded.config, wanted, world);
-  const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
-                                   : set_up(loaded.config, world, Purpose::plan);
+  if (!wanted.machines.empty()) machines = machines_for(setup, wanted, world);
   check(!wanted.saves || machines || setup.device_is_here,
         "--save measures the GPUs of this job, and there are none: name other machines with --for");
   if (wanted.saves && !machines) machines = machines_of_job(setup, world, "--save");

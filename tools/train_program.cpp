@@ -16,7 +16,7 @@
 #include "train/config/published_shapes.h"
 #include "train/config/unknown_key.h"
 #include "train/measure/gpu_models.h"
-#include "train/run/checked_config.h"
+#include "train/run/resolved_run.h"
 #include "train/run/trainer.h"
 #include "train/save/checkpoints.h"
 
@@ -174,28 +174,28 @@ RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadCon
   // A file of accelerate states its number of ranks.
   if (line.plans() && line.ranks == 0 && world.size() == 1)
     config.source.ranks = config.processes.value_or(0);
-  plan_for_machines(line.machines, config.loaded.config, config.source.ranks);
-  const int ranks = config.source.ranks;
-  LoadedConfig loaded = load_checked(std::move(config), world);
-  loaded.overwrite = line.overwrite;
-  agree_on_config(world, loaded.config, line.print_config ? "print" : line.plans() ? "plan" : "train");
+  PlanFor wanted{.ranks = config.source.ranks,
+                 .machines = line.machines,
+                 .timeline = line.timeline,
+                 .verbose = line.verbose,
+                 .saves = line.save};
+  config.problems.attempt([&] { plan_for_machines(wanted, config.loaded.config); });
+  config.source.ranks = wanted.ranks;
+  ResolvedRun resolved = resolve(std::move(config), world);
+  resolved.loaded.overwrite = line.overwrite;
+  Config& agreed = resolved.loaded.config;
+  agree_on_config(world, agreed, line.print_config ? "print" : line.plans() ? "plan" : "train");
   if (line.print_config) {
-    print_config(loaded, world, streams.out);
+    print_config(resolved, world, streams.out);
     return 0;
   }
   if (line.plans()) {
-    const PlanFor wanted{.ranks = ranks,
-                         .machines = line.machines,
-                         .timeline = line.timeline,
-                         .verbose = line.verbose,
-                         .saves = line.save};
-    line.plan ? print_plan(loaded, wanted, world, streams.out)
-              : print_search(loaded, wanted, world, streams.out);
+    line.plan ? print_plan(resolved.setup, wanted, world, streams.out)
+              : print_search(resolved.setup, wanted, world, streams.out);
     return 0;
   }
-  const bool starts_again =
-      std::exchange(loaded.config.run.resume, resolved_resume(loaded.config.run, world)) == kResumeAuto;
-  const bool finished = run_training(loaded, world,
+  const bool starts_again = agreed.run.resume == kResumeAuto;
+  const bool finished = run_training(std::move(resolved), world,
                                      {.out = streams.out,
                                       .terminal = on_terminal(streams),
                                       .verbose = line.verbose,

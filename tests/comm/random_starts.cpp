@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "hub/resident_model.h"
@@ -20,7 +21,6 @@
 #include "tools/ckpt/ckpt_commands.h"
 #include "train/config/config.h"
 #include "train/run/trainer.h"
-#include "train/save/initial_weights.h"
 
 namespace flatshard::test {
 namespace {
@@ -298,10 +298,9 @@ class Starts {
     for (const Options* options : {&subject.options, &more})
       overrides.insert(overrides.end(), options->begin(), options->end());
     std::ostringstream out;
-    LoadedConfig loaded = load_config("../start.toml", overrides);
-    take_published_model(loaded);
-    loaded.overwrite = true;
-    run_training(loaded, world_, {.out = out});
+    ResolvedRun run = resolve(read_config({.path = "../start.toml", .overrides = overrides}), world_);
+    run.loaded.overwrite = true;
+    run_training(std::move(run), world_, {.out = out});
     fs::current_path("..");
     world_.barrier("the run");
     const std::string said = std::move(out).str();

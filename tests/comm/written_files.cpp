@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 #include <unistd.h>
+#include <utility>
 
 #include "checkpoint/checksums.h"
 #include "runtime/log.h"
@@ -16,7 +17,6 @@
 #include "tools/ckpt/ckpt_commands.h"
 #include "train/report/metrics.h"
 #include "train/run/trainer.h"
-#include "train/save/initial_weights.h"
 #include "train/save/train_state.h"
 
 namespace flatshard::test {
@@ -146,12 +146,12 @@ class Comparison {
         return std::find(std::begin(kModelKeys), std::end(kModelKeys), o) != std::end(kModelKeys);
       });
     std::ostringstream out;
-    LoadedConfig loaded = load_config(published ? "published.toml" : "config.toml", overrides);
-    take_published_model(loaded);
-    loaded.overwrite = loaded.config.run.resume.empty();
-    if (world_.rank() == 0 && !loaded.overwrite) fs::remove_all(folder);
+    const std::string path = published ? "published.toml" : "config.toml";
+    ResolvedRun run = resolve(read_config({.path = path, .overrides = overrides}), world_);
+    run.loaded.overwrite = run.loaded.config.run.resume.empty();
+    if (world_.rank() == 0 && !run.loaded.overwrite) fs::remove_all(folder);
     world_.barrier("the folder");
-    run_training(loaded, world_, {.out = out});
+    run_training(std::move(run), world_, {.out = out});
     return hash_in(out.str());
   }
 

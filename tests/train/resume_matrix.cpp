@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
 #include "runtime/log.h"
 #include "tests/process.h"
@@ -33,9 +34,9 @@ std::string train(World& world, const std::string& strategy, const std::vector<s
                                      "parallel.bandwidth_gbps=1", "parallel.strategy=" + strategy};
   overrides.insert(overrides.end(), more.begin(), more.end());
   std::ostringstream out;
-  LoadedConfig loaded = load_config("config.toml", overrides);
-  loaded.overwrite = !loaded.config.run.resume.ends_with("latest");
-  run_training(loaded, world, {.out = out});
+  ResolvedRun run = resolve(read_config({.path = "config.toml", .overrides = overrides}), world);
+  run.loaded.overwrite = !run.loaded.config.run.resume.ends_with("latest");
+  run_training(std::move(run), world, {.out = out});
   return test::after(out.str(), "\nweights ");
 }
 

@@ -10,7 +10,6 @@
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/whole_file.h"
-#include "train/setup/resolved_config.h"
 
 namespace flatshard {
 namespace {

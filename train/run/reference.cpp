@@ -75,14 +75,12 @@ Reference::Reference(const RunSetup& setup, const RunInputs& inputs, World& worl
   std::string identities;
   succeed_together(world, [&] {
     Json settings = settings_of(setup.config, weights_of(setup.config, inputs.prints));
-    const auto add = [&](const NamedFile& file, const std::string& print) {
+    const auto add = [&](const TokenFile& file, const std::string& print) {
       settings["tokens"] = print;
-      files_.push_back({file.path, json_text(settings)});
+      files_.push_back({file.path(), json_text(settings)});
     };
-    size_t i = 0;
-    for (const NamedFile& file : named_files(setup.config.data.train)) add(file, inputs.prints.train[i++]);
-    i = 0;
-    for (const NamedFile& file : named_files(setup.config.data.eval)) add(file, inputs.prints.eval[i++]);
+    for (size_t i = 0; i < inputs.train.files.size(); ++i) add(inputs.train.files[i], inputs.prints.train[i]);
+    for (size_t i = 0; i < inputs.eval.size(); ++i) add(inputs.eval[i].files.front(), inputs.prints.eval[i]);
     for (const File& file : files_) identities += file.identity + '\n';
   });
   if (world.local_rank() == 0)

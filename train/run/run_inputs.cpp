@@ -93,9 +93,9 @@ void make_tokens_of(DataFiles& files, const DatasetOptions& options, bool is_lea
   files = std::move(named);
 }
 
-std::vector<std::string> paths_of(const Config& config) {
+std::vector<std::string> paths_of(const DataFiles& train, const DataFiles& eval) {
   std::vector<std::string> paths;
-  for (const DataFiles* files : {&config.data.train, &config.data.eval})
+  for (const DataFiles* files : {&train, &eval})
     for (const NamedFile& file : named_files(*files)) paths.push_back(file.path);
   return paths;
 }
@@ -136,8 +136,8 @@ std::vector<std::string> inputs_of(const std::string& tokens) {
   }
 }
 
-std::vector<std::string> texts_of(const Config& config) {
-  std::vector<std::string> texts = paths_of(config);
+std::vector<std::string> texts_of(const DataConfig& data) {
+  std::vector<std::string> texts = paths_of(data.train, data.eval);
   std::erase_if(texts, [](const std::string& path) {
     std::error_code none;
     return !fs::is_regular_file(path, none) || access(path.c_str(), R_OK) != 0 || is_token_file(path);
@@ -147,12 +147,13 @@ std::vector<std::string> texts_of(const Config& config) {
 
 // Hashes the files that the fingerprints below need, on all ranks together. Returns whether the ranks must
 // compare the initial weights, which they all read.
-bool hash_inputs(const RunSetup& setup, SharedSums& sums) {
+bool hash_inputs(const RunSetup& setup, const TokenPaths& tokens, SharedSums& sums) {
   const Config& config = setup.config;
-  sums.sum(paths_of(config));
+  const std::vector<std::string> files = paths_of(tokens.train, tokens.eval);
+  sums.sum(files);
   std::vector<std::string> paths;
-  for (const std::string& path : paths_of(config))
-    for (const std::string& input : inputs_of(path)) paths.push_back(input);
+  for (const std::string& file : files)
+    for (const std::string& input : inputs_of(file)) paths.push_back(input);
   const std::vector<std::string> weights = weights_of(config);
   const bool all_read = !config.init_from.empty() && (config.run.resume.empty() || setup.has_adapters()) &&
                         !setup.units.sync_initial_values,
@@ -176,18 +177,16 @@ void add_earlier_tokens(const DataFiles& files, const EncoderOptions& encoder, c
   }
 }
 
-InputPrints agreed_prints(const RunSetup& setup, World& world, SharedSums& sums) {
+InputPrints agreed_prints(const RunSetup& setup, const TokenPaths& tokens, World& world, SharedSums& sums) {
   const Config& config = setup.config;
-  check(!named_files(config.data.train).empty(),
-        "data.train is \"\", must name a token file: make one with prepare");
   InputPrints prints;
   std::string weights;
-  const bool compares_weights = hash_inputs(setup, sums);
+  const bool compares_weights = hash_inputs(setup, tokens, sums);
   succeed_together(world, [&] {
-    prints.train = prints_of(config.data.train, prints);
-    prints.eval = prints_of(config.data.eval, prints);
+    prints.train = prints_of(tokens.train, prints);
+    prints.eval = prints_of(tokens.eval, prints);
     if (!config.run.resume.empty())
-      for (const DataFiles* files : {&config.data.train, &config.data.eval})
+      for (const DataFiles* files : {&tokens.train, &tokens.eval})
         add_earlier_tokens(*files, encoder_options(config), config, prints);
     if (compares_weights) weights = fingerprint(weights_files(config.init_from));
     if (setup.has_adapters() && !config.init_from.empty() &&
@@ -229,36 +228,35 @@ std::string recorded_date(const Config& config) {
 
 }  // namespace
 
-Config with_date(Config config, World& world) {
-  if (!config.data.date.empty()) return config;
+std::string date_of_run(const Config& config, World& world) {
+  if (!config.data.date.empty()) return config.data.date;
   std::string date;
   if (world.rank() == 0 && prints_date(encoder_options(config))) {
     date = recorded_date(config);
     if (date.empty()) date = todays_date();
     log_info("data.date: the chat template prints the date, ", date);
   }
-  config.data.date = world.all_gather_texts(date, "data.date").front();
-  return config;
+  return world.all_gather_texts(date, "data.date").front();
 }
 
-Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal) {
-  sums.hash(texts_of(config));
+TokenPaths make_token_files(const Config& config, World& world, SharedSums& sums, std::ostream* terminal) {
+  TokenPaths tokens{.train = config.data.train, .eval = config.data.eval};
+  sums.hash(texts_of(config.data));
   world.limit_collectives(kLongestPreparation);
   const DatasetOptions options{.encoder = encoder_options(config), .columns = config.data.columns};
   succeed_together(world, [&] {
     const bool is_leader = world.local_rank() == 0;
     std::ostream* const shown = world.rank() == 0 ? terminal : nullptr;
-    make_tokens_of(config.data.train, options, is_leader, shown);
-    make_tokens_of(config.data.eval, options, is_leader, shown);
+    make_tokens_of(tokens.train, options, is_leader, shown);
+    make_tokens_of(tokens.eval, options, is_leader, shown);
   });
   world.limit_collectives(std::chrono::seconds(config.parallel.timeout_seconds));
-  return config;
+  return tokens;
 }
 
-RunInputs::RunInputs(const RunSetup& setup, World& world, SharedSums& sums)
-    : prints(agreed_prints(setup, world, sums)), train(setup.config.data.train, setup, false) {
-  for (const NamedFile& file : named_files(setup.config.data.eval))
-    eval.emplace_back(std::vector{file}, setup, true);
+RunInputs::RunInputs(const RunSetup& setup, const TokenPaths& tokens, World& world, SharedSums& sums)
+    : prints(agreed_prints(setup, tokens, world, sums)), train(tokens.train, setup, false) {
+  for (const NamedFile& file : named_files(tokens.eval)) eval.emplace_back(std::vector{file}, setup, true);
   note_missing_sums(train);
   for (const RunData& data : eval) note_missing_sums(data);
 }

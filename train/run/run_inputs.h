@@ -16,14 +16,18 @@
 
 namespace flatshard {
 
-// The config with the date that its chat template prints, if it prints one: data.date, or the date of the
+// The date that the chat template of the config prints, if it prints one: data.date, or the date of the
 // checkpoint that the run resumes from, or of the prepared tokens, or today's date on rank 0. All ranks, and
 // the run when it resumes, then print the same date. Call on all ranks.
-Config with_date(Config config, World& world);
+std::string date_of_run(const Config& config, World& world);
 
-// The config with token files for data.train and data.eval. One rank of each host makes missing
-// files; the others wait, without a time limit. `terminal`, unless null, shows the progress.
-Config with_token_files(Config config, World& world, SharedSums& sums, std::ostream* terminal);
+// The token files of data.train and data.eval, with the names of the config.
+struct TokenPaths {
+  DataFiles train, eval;
+};
+// One rank of each host makes missing files; the others wait, without a time limit. `terminal`, unless null,
+// shows the progress.
+TokenPaths make_token_files(const Config& config, World& world, SharedSums& sums, std::ostream* terminal);
 
 // The fingerprints (runtime/fingerprint.h) of the files.
 struct InputPrints {
@@ -36,7 +40,7 @@ struct InputPrints {
 struct RunInputs {
   // Collective: throws on every rank unless all ranks have the same token files and, if every rank reads
   // them, the same initial weights.
-  RunInputs(const RunSetup& setup, World& world, SharedSums& sums);
+  RunInputs(const RunSetup& setup, const TokenPaths& tokens, World& world, SharedSums& sums);
 
   InputPrints prints;
   RunData train;

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/config/config.h"
+#include "train/run/resolved_run.h"
 
 namespace flatshard {
 
@@ -30,6 +30,6 @@ struct RunOutput {
 
 // Runs `train CONFIG`; all ranks call it. Rank 0 writes the output. Returns false if a signal stopped the run
 // before its last step; a run that has stopped early is complete.
-bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& output);
+bool run_training(ResolvedRun run, World& world, const RunOutput& output);
 
 }  // namespace flatshard

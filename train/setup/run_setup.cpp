@@ -579,6 +579,21 @@ RunSetup set_up(const Config& config, World& world, Purpose purpose) {
   return set_up(config, world.size(), place_of(world), purpose);
 }
 
+Config resolved_config(const RunSetup& setup, int threads) {
+  Config c = setup.config;
+  const int64_t vocab = c.model.vocab;  // the vocabulary before padding
+  c.model = setup.model;
+  c.model.vocab = vocab;
+  c.run.device = setup.device.is_cuda() ? DeviceChoice::cuda : DeviceChoice::cpu;
+  c.run.threads = threads;
+  c.train.lane_size = setup.batching.lane_size();
+  c.train.eval_batch_size_per_device = setup.eval_sequences;
+  c.parallel.transport = setup.transport == Transport::nccl ? TransportChoice::nccl : TransportChoice::mpi;
+  if (c.data.tokenizer.empty()) c.data.tokenizer = c.init_from;
+  if (!setup.model.quantized.empty() && !c.quant.compute) c.quant.compute = c.precision.compute;
+  return c;
+}
+
 void use_threads(const RunConfig& run, const World& world) {
   set_thread_count(run.threads > 0 ? static_cast<int>(run.threads) : threads_for(world));
 }

@@ -100,6 +100,11 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose p
 // The setup for this rank. Call on all ranks.
 RunSetup set_up(const Config& config, World& world, Purpose purpose = Purpose::run);
 
+// A config in which every value is the one that the run uses, instead of "auto", or 0 for a default. It means
+// the same run on the setup's number of ranks, with `threads` per rank. Values that only data or a
+// measurement decides stay open: data.vocab = 0, data.chat_template = "", parallel.bandwidth_gbps = 0.
+Config resolved_config(const RunSetup& setup, int threads);
+
 // Sets the number of compute threads of this rank: run.threads, or its share of the processors.
 void use_threads(const RunConfig& run, const World& world);
 
