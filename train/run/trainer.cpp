@@ -33,7 +33,6 @@
 #include "train/run/run_samples.h"
 #include "train/run/step_prediction.h"
 #include "train/run/stop_request.h"
-#include "train/run/this_start.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
 #include "train/save/early_stop.h"
@@ -233,7 +232,7 @@ bool Trainer::train() {
 // Prints the header, sets the weights, and takes possession of the folder.
 void Trainer::begin() {
   compare_with_plan();
-  const StartRecord now = this_start(setup_, world_, status_.completed, output_.command);
+  const StartRecord now = this_start(setup_.device, world_, status_.completed, output_.command);
   const std::string details = print_header(now);
   set_weights();
   open_columns(setup_.config.loss, reference_, inputs_, sums_);
