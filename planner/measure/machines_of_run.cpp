@@ -13,10 +13,6 @@ namespace {
 // The time of a message between processes of a host, and between hosts over TCP: assumed.
 constexpr double kMessageUs = 10, kNetworkMessageUs = 60;
 
-int ranks_on_host(const RunSetup& setup) {
-  return static_cast<int>(std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front()));
-}
-
 // The number of processors that a rank has to itself. It may be allowed to use all of its host, but so are
 // the other ranks there.
 double processors_of_rank(int ranks) {
@@ -24,10 +20,10 @@ double processors_of_rank(int ranks) {
 }
 
 // Sets the measured bandwidth, which is the rate of the slowest part of the way.
-void set_bandwidth(Cluster& c, const RunSetup& setup, double bytes_per_second) {
+void set_bandwidth(Cluster& c, const RankLayout& layout, double bytes_per_second) {
   if (bytes_per_second <= 0) return;
   const double gbps = bytes_per_second * 1e-9;
-  if (!setup.spans_hosts()) {
+  if (!layout.spans_hosts()) {
     c.link_gbps = gbps;
     c.link_efficiency = 1;
     return;
@@ -75,8 +71,8 @@ double taken_by_exchange(int threads, double processors) {
 
 double slowed_by_sharing(int threads, double processors) { return std::max(1.0, threads / processors); }
 
-double slowed_by_sharing(const RunSetup& setup) {
-  return slowed_by_sharing(thread_count(), processors_of_rank(ranks_on_host(setup)));
+double slowed_by_sharing(const RankLayout& layout) {
+  return slowed_by_sharing(thread_count(), processors_of_rank(layout.ranks_on_first_host()));
 }
 
 std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string& gpu,
@@ -92,9 +88,9 @@ std::optional<Cluster> machines_of_run(const RunSetup& setup, const std::string&
     if (rates.updates > 0) machines->update_gbps = rates.updates * 1e-9;
   } else {
     if (rates.ops.empty()) return {};
-    machines = processors_of_run(rates, ranks_on_host(setup));
+    machines = processors_of_run(rates, setup.ranks_on_first_host());
   }
-  machines->node_gpus = ranks_on_host(setup);
+  machines->node_gpus = setup.ranks_on_first_host();
   set_bandwidth(*machines, setup, rates.exchanged);
   machines->jitter_fixed = machines->jitter_step = 0;  // the measured rates include it
   return machines;

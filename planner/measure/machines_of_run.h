@@ -31,6 +31,6 @@ double taken_by_exchange(int threads, double processors);
 // The factor by which the compute threads of a rank take longer than alone if other ranks share its
 // processors.
 double slowed_by_sharing(int threads, double processors);
-double slowed_by_sharing(const RunSetup& setup);
+double slowed_by_sharing(const RankLayout& layout);
 
 }  // namespace flatshard

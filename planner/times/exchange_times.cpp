@@ -80,7 +80,7 @@ Members of_level(const Levels& levels, double reach, bool between_hosts) {
 
 }  // namespace
 
-Members members_of(const RunSetup& setup, int rank, const ExchangeCall& call) {
+Members members_of(const RankLayout& layout, int rank, const ExchangeCall& call) {
   std::string name = call.communicator;
   constexpr std::string_view kBetween = " between hosts";
   const bool between = name.ends_with(kBetween);
@@ -88,18 +88,18 @@ Members members_of(const RunSetup& setup, int rank, const ExchangeCall& call) {
   if (name == "compute" || name == "gather" || name == "reduce" || name == "replicas") {
     const bool replicas = name == "replicas";
     const Members all =
-        members_among(setup.hosts_of(replicas ? setup.replicas_of(rank) : setup.group_of(rank)));
-    const RankLevels levels = setup.levels_of(rank);
+        members_among(layout.hosts_of(replicas ? layout.replicas_of(rank) : layout.group_of(rank)));
+    const RankLevels levels = layout.levels_of(rank);
     return of_level(replicas ? levels.replicas : levels.group, all.reach, between);
   }
   // Communicators of pipeline stages have the ranks with the same place in their stages.
-  const int place = setup.data_rank(rank), width = setup.groups.ranks;
+  const int place = layout.data_rank(rank), width = layout.groups.ranks;
   std::vector<int> members;
   if (call.peer >= 0)
     members = {rank, place + call.peer * width};
   else
-    for (int stage = 0; stage < setup.pipeline.stages; ++stage) members.push_back(place + stage * width);
-  return members_among(setup.hosts_of(members));
+    for (int stage = 0; stage < layout.pipeline.stages; ++stage) members.push_back(place + stage * width);
+  return members_among(layout.hosts_of(members));
 }
 
 ExchangeTime exchange_time(const Cluster& cluster, std::string_view verb, double bytes,

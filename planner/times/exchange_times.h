@@ -6,7 +6,7 @@
 
 #include "planner/machines/cluster.h"
 #include "runtime/recording.h"
-#include "train/setup/run_setup.h"
+#include "train/setup/rank_layout.h"
 
 namespace flatshard {
 
@@ -26,7 +26,7 @@ struct ExchangeTime {
 };
 
 // The ranks with which `rank` makes a call.
-Members members_of(const RunSetup& setup, int rank, const ExchangeCall& call);
+Members members_of(const RankLayout& layout, int rank, const ExchangeCall& call);
 
 ExchangeTime exchange_time(const Cluster& cluster, std::string_view verb, double bytes,
                            const Members& members);

@@ -61,7 +61,7 @@ std::string graphs_line(const RunSetup& setup) {
 std::string levels_line(const RunSetup& setup) {
   if (!setup.spans_hosts()) return "";
   if (!setup.uses_two_levels()) {
-    const std::string reason = setup.may_use_two_levels() ? setup.why_one_level() : "";
+    const std::string reason = setup.may_use_two_levels ? setup.why_one_level() : "";
     return str("levels    one: every rank exchanges with every other of its group",
                reason.empty() ? "" : str("; ", reason), '\n');
   }

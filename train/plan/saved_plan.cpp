@@ -149,7 +149,7 @@ std::map<std::string, std::string> planned_settings(const RunSetup& setup) {
   for (const auto& [key, value] : config_values(config))
     if (is_planned(key) || (key == "run.threads" && !setup.device.is_cuda())) settings[key] = value;
   settings["ranks"] = str(setup.ranks());
-  settings["ranks of a host"] = str(std::count(setup.hosts.begin(), setup.hosts.end(), setup.hosts.front()));
+  settings["ranks of a host"] = str(setup.ranks_on_first_host());
   return settings;
 }
 

@@ -1,14 +1,12 @@
 #pragma once
-// A config resolved for a number of ranks: derives sizes, makes choices, refuses contradictions. It needs no
-// data and no device, so that --plan can use it.
+// A config resolved for a number of ranks: set_up() derives sizes, makes choices, and refuses contradictions,
+// once for a run. It needs no data and no device, so that --plan can use it.
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 
 #include "comm/communicator.h"
 #include "comm/gpu_place.h"
-#include "comm/levels.h"
 #include "comm/slots.h"
 #include "comm/world.h"
 #include "runtime/device.h"
@@ -16,49 +14,30 @@
 #include "train/config/config.h"
 #include "train/config/trace_steps.h"
 #include "train/setup/batching.h"
-#include "train/setup/pipeline.h"
+#include "train/setup/rank_layout.h"
 #include "train/setup/wrapping.h"
 
 namespace flatshard {
 
-struct RunSetup {
+// A run is also the layout of its ranks: what only places ranks takes a RankLayout.
+struct RunSetup : RankLayout {
   Config config;
-  ModelConfig model;  // config.model, resolved
-  Batching batching;
-  DType compute;
-  UnitOptions units;
-  WrapOptions wrap;
-  RankGroups groups;
-  std::vector<int> hosts;  // host of each rank, as a number
-  Device device;
-  bool device_is_here;  // false: the setup is only good for a plan
-  Transport transport;
-  int64_t eval_sequences;  // sequences of a rank in an evaluation batch
-  int64_t shard_bytes;     // maximum size of a tensor file
+  ModelConfig model;    // config.model, resolved
+  Batching batching{};  // the batch of a stage
+  DType compute = DType::bf16;
+  UnitOptions units{};
+  WrapOptions wrap{};
+  std::shared_ptr<const Wrapping> units_of_model;  // units of all stages
+  Device device = Device::cpu();
+  bool device_is_here = true;  // false: the setup is only good for a plan
+  Transport transport = Transport::host;
+  int64_t eval_sequences = 0;  // sequences of a rank in an evaluation batch
+  int64_t max_patches = 0;     // most patches in a sequence; 0: as many as its tokens stand for
+  int64_t shard_bytes = 0;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
-  int64_t max_patches = 0;  // most patches in a sequence; 0: as many as its tokens stand for
-  std::vector<std::string> warnings{};
-  Pipeline pipeline{};                               // batching and groups describe the ranks of one stage
-  std::shared_ptr<const Wrapping> units_of_model{};  // units of all stages
+  std::vector<std::string> warnings;
 
   bool has_adapters() const { return !model.adapters.empty(); }
-
-  int ranks() const { return pipeline.stages * groups.ranks; }
-  int stage_of(int rank) const { return rank / groups.ranks; }
-  int data_rank(int rank) const { return rank % groups.ranks; }
-  // The ranks that share a rank's state, in order, and the ranks that own the same shard.
-  std::vector<int> group_of(int rank) const;
-  std::vector<int> replicas_of(int rank) const;
-  // Whether `holds` is true for the members of any such group; stops at the first one.
-  bool any_group(const std::function<bool(const std::vector<int>& members)>& holds) const;
-  std::vector<int> hosts_of(const std::vector<int>& members) const;
-  bool spans_hosts() const;
-  bool may_use_two_levels() const;
-  RankLevels levels_of(int rank) const;
-  bool uses_two_levels() const;  // whether any group of ranks does
-  // Why a group has only one level although two would send less; "" if there is no such group.
-  std::string why_one_level() const;
-
   int64_t seq_len() const { return config.data.seq_len; }
   // The most rows of a micro-batch of this many sequences.
   RowCounts most_rows(int64_t sequences) const;

@@ -1,0 +1,195 @@
+#include "train/setup/contradictions.h"
+
+#include <cstdint>
+
+#include "runtime/check.h"
+#include "runtime/text.h"
+#include "text/jinja/template_date.h"
+
+namespace flatshard {
+
+namespace {
+
+void check_data(const DataConfig& data, Problems& problems) {
+  problems.check(data.seq_len > 0, "data.seq_len is ", data.seq_len, ", must be positive");
+  problems.attempt([&] { check_data_files("data.train", data.train); });
+  problems.attempt([&] { check_data_files("data.eval", data.eval); });
+  if (!data.date.empty()) problems.attempt([&] { check_date("data.date", data.date); });
+  const size_t files = named_files(data.train).size();
+  problems.check(data.weights.empty() || data.weights.size() == files, "data.weights has ",
+                 counted(std::ssize(data.weights), "number"), ", but data.train names ",
+                 counted(static_cast<int64_t>(files), "file"), ": give one for each");
+}
+
+// Evaluations, and what is done at an evaluation.
+void check_evaluations(const Config& c, Problems& problems) {
+  const bool evaluates = c.train.eval_every != 0 || c.train.eval_each_epoch;
+  problems.attempt([&] { steps_between(c.train.eval_every, kMostSteps, "train.eval_every"); });
+  problems.attempt(
+      [&] { steps_between(save_interval(c.checkpoint).steps, kMostSteps, "checkpoint.save_every"); });
+  constexpr const char* kNone =
+      ", but train.eval_every = 0 and train.eval_each_epoch = false make none: set one of them";
+  problems.attempt([&] {
+    const SaveInterval best = best_interval(c.checkpoint).value_or(SaveInterval{});
+    steps_between(best.steps, kMostSteps, "checkpoint.best_every");
+    problems.check((best.steps == 0 && best.seconds == 0) || evaluates, "checkpoint.best_every = \"",
+                   c.checkpoint.best_every, "\" saves evaluations", kNone);
+  });
+  const bool has_eval = !named_files(c.data.eval).empty(), samples = !c.log.samples.empty();
+  problems.check(has_eval || samples || !evaluates,
+                 c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
+                 " is set, but data.eval names no file to evaluate on, and log.samples no prompts");
+  problems.check(!samples || evaluates || !c.init_from.empty(),
+                 "log.samples is continued at every evaluation", kNone);
+  problems.check(c.train.stop_after_no_improvement == 0 || evaluates || !has_eval,
+                 "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
+                 " counts evaluations", kNone);
+  problems.check(samples || c.log.sample_length == 0, "log.sample_length = ", c.log.sample_length,
+                 " has no effect without log.samples: remove it, or name a file of prompts");
+  problems.check(c.train.stop_after_no_improvement == 0 || has_eval,
+                 "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
+                 " counts evaluations, but data.eval names no file to evaluate on: set it and "
+                 "train.eval_every, or remove the key");
+}
+
+// Schedule, optimizer and precision.
+void check_updates(const Config& c, Problems& problems) {
+  problems.check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
+                 "schedule.warmup_steps = ", c.schedule.warmup_steps,
+                 " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
+  problems.check(c.optimizer.lr_scaling == LrScaling::none || c.optimizer.base_batch_size > 0,
+                 "optimizer.lr_scaling = \"", c.optimizer.lr_scaling,
+                 "\" needs optimizer.base_batch_size, the batch size that optimizer.lr was tuned for");
+  problems.check(
+      c.optimizer.lr_scaling != LrScaling::none || c.optimizer.base_batch_size == 0,
+      "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
+  problems.check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ",
+                 c.optimizer.betas[0], " and ", c.optimizer.betas[1], ", must be below 1");
+  problems.check(c.optimizer.kind.row->has_eps || c.optimizer.eps == OptimizerConfig{}.eps,
+                 "optimizer.eps has no effect with optimizer.kind = \"", name_of(c.optimizer.kind),
+                 "\", which has no epsilon: remove it");
+  problems.check(!c.precision.tf32 || c.precision.compute == Precision::fp32,
+                 "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
+                 c.precision.compute, "\": remove one of them");
+  problems.check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat,
+                 "optimizer.grad_clip is ", c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ",
+                 kLeastFloat);
+  if (c.train.steps > 0) problems.attempt([&] { check_schedule(c.schedule, c.train.steps); });
+  problems.check(
+      !c.train.skip_nonfinite || c.precision.compute != Precision::fp16 ||
+          c.precision.loss_scale != "dynamic",
+      "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
+      "set it to false");
+}
+
+}  // namespace
+
+void check_together(const Config& c, Problems& problems) {
+  problems.check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
+  check_data(c.data, problems);
+  problems.check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
+  problems.check(c.run.resume != "auto" || c.checkpoint.on_sigterm,
+                 "run.resume = \"auto\" resumes a run that a signal has stopped, but checkpoint.on_sigterm = "
+                 "false saves no checkpoint then: leave it out");
+  check_evaluations(c, problems);
+  check_updates(c, problems);
+  constexpr double kLeastGbps = 1e-3;
+  const double gbps = c.parallel.bandwidth_gbps;
+  problems.check(gbps == 0 || gbps >= kLeastGbps, "parallel.bandwidth_gbps is ", gbps,
+                 ", must be 0 (measure) or at least ", kLeastGbps);
+}
+
+void check_graphs(const RunSetup& s, Problems& problems) {
+  // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
+  constexpr int64_t kMostGraphs = 64;
+  if (!s.uses_graphs()) return;
+  problems.check(!s.model.vision,
+                 "run.cuda_graphs = true does not support models that read images, whose "
+                 "numbers of rows change: set it to false");
+  problems.check(s.ranks() == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.ranks(),
+                 ": set it to false");
+  problems.check(
+      !s.config.parallel.offload,
+      "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
+      "one of them");
+  problems.check(s.config.lora.rank == 0 || s.config.lora.dropout == 0,
+                 "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
+                 " unchanged in every step: remove one of them");
+  problems.check(!s.mask_documents(),
+                 "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = \"",
+                 s.config.data.packing,
+                 "\" the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
+  problems.check(s.batching.micro_steps <= kMostGraphs,
+                 "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
+                 " micro-steps, must be at most ", kMostGraphs,
+                 ": raise train.batch_size_per_device, or set it to false");
+}
+
+void check_loss(const RunSetup& s, Problems& problems) {
+  const AnswerLoss &loss = s.config.loss, unset;
+  const auto only = [&](const char* key, bool is_set, bool is_read, const char* read_by) {
+    problems.check(!is_set || is_read, key, " has no effect with train.loss = \"", loss.kind,
+                   "\": remove it, or set train.loss to ", read_by);
+  };
+  const bool dpo = loss.kind == LossKind::dpo, ipo = loss.kind == LossKind::ipo,
+             kto = loss.kind == LossKind::kto, policy = loss.kind == LossKind::policy;
+  only("preference.beta", loss.beta != unset.beta, loss.has_pairs() || kto,
+       "\"dpo\", \"ipo\", \"orpo\" or \"kto\"");
+  only("preference.desirable_weight", loss.desirable_weight != unset.desirable_weight, kto, "\"kto\"");
+  only("preference.undesirable_weight", loss.undesirable_weight != unset.undesirable_weight, kto, "\"kto\"");
+  only("preference.label_smoothing", loss.label_smoothing > 0, dpo, "\"dpo\"");
+  only("preference.reference_free", loss.reference_free, dpo, "\"dpo\"");
+  only("preference.sft_weight", loss.sft_weight > 0, dpo || ipo, "\"dpo\" or \"ipo\"");
+  only("policy.clip_low", loss.clip_low != unset.clip_low, policy, "\"policy\"");
+  only("policy.clip_high", loss.clip_high != unset.clip_high, policy, "\"policy\"");
+  only("policy.kl_weight", loss.kl_weight > 0, policy, "\"policy\"");
+  only("policy.ratio", loss.ratio != unset.ratio, policy, "\"policy\"");
+  only("policy.mean", loss.mean != unset.mean, policy, "\"policy\"");
+  if (!loss.is_used()) return;
+  const Packing packing = s.config.data.packing;
+  problems.check(packing == Packing::best_fit || packing == Packing::none, "train.loss = \"", loss.kind,
+                 "\" compares whole answers, which data.packing = \"", packing,
+                 "\" could cut: set data.packing = \"best_fit\" or \"none\"");
+  problems.check(!s.model.vision, "train.loss = \"", loss.kind,
+                 "\" does not train models that read images: set train.loss = \"sft\"");
+}
+
+void check_sizes(const RunSetup& s, Problems& problems) {
+  problems.check(s.config.log.sample_length <= s.model.max_positions,
+                 "log.sample_length = ", s.config.log.sample_length,
+                 " is longer than model.max_positions = ", s.model.max_positions);
+  if (s.seq_len() == 0) return;
+  const auto check_tokens = [&](const char* key, int64_t sequences) {
+    problems.check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key,
+                   " = ", sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
+  };
+  check_tokens(
+      s.config.train.lane_size > 0 && s.batching.lane_steps == 1 ? "lane_size" : "batch_size_per_device",
+      s.batching.lane_sequences);
+  check_tokens(
+      s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
+      s.eval_sequences);
+  constexpr int64_t kMostBlocks = 65536;  // each lane has its own layers
+  problems.check(s.batching.lanes * s.model.layers <= kMostBlocks,
+                 "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " in ",
+                 s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",
+                 s.batching.lanes * s.model.layers, " blocks, must be at most ", kMostBlocks,
+                 ": raise train.lane_size");
+}
+
+void check_learning_rate(const RunSetup& s, Problems& problems) {
+  const OptimizerConfig& o = s.config.optimizer;
+  const bool complete =
+      o.lr > 0 && o.betas[0] < 1 && (o.lr_scaling == LrScaling::none || o.base_batch_size > 0);
+  if (!complete) return;
+  const double lr = s.peak_lr(), first = lr / (1 - o.betas[0]), decay = lr * o.weight_decay;
+  const std::string scaled =
+      o.lr_scaling == LrScaling::none ? "" : str(", scaled by optimizer.lr_scaling to ", lr);
+  problems.check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled,
+                 ": the first step is ", first, ", must be from ", kLeastFloat, " to ", kMostFloat);
+  problems.check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,
+                 " times optimizer.weight_decay = ", o.weight_decay, " is ", decay, ", must be at most ",
+                 kMostFloat);
+}
+
+}  // namespace flatshard

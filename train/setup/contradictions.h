@@ -1,0 +1,24 @@
+#pragma once
+// Values of a config that are each valid alone, but not together. Each function adds all problems it finds.
+
+#include "runtime/problems.h"
+#include "train/setup/run_setup.h"
+
+namespace flatshard {
+
+// Between keys of the config alone.
+void check_together(const Config& config, Problems& problems);
+
+// The functions below also need what the setup derives from the config: the batch, the model or the device.
+
+// Sizes that are too large together. Needs batch and model.
+void check_sizes(const RunSetup& setup, Problems& problems);
+// Keys that only other losses read, and data that losses of answers cannot have. Needs the model.
+void check_loss(const RunSetup& setup, Problems& problems);
+// The coefficients of an update are fp32 (kernels/adamw.h); AdamW's first update has the largest ones. Needs
+// the batch.
+void check_learning_rate(const RunSetup& setup, Problems& problems);
+// CUDA graphs capture no communication, no host work and no changing shapes. Needs batch, model and device.
+void check_graphs(const RunSetup& setup, Problems& problems);
+
+}  // namespace flatshard
