@@ -1,5 +1,3 @@
-#include "train/report/live_report.h"
-
 #include <algorithm>
 #include <ctime>
 #include <exception>
@@ -11,6 +9,7 @@
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/report/run_log.h"
 
 namespace flatshard {
 namespace {

@@ -73,32 +73,17 @@ class Writer {
     for (const NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 
-  std::string text() const { return json_text(json_); }
+  const Json& json() const { return json_; }
 
  private:
   Json json_;
 };
 
-// Collects the members that have a value.
-struct Numbers {
-  std::vector<std::pair<std::string, double>>& all;
-
-  template <class T>
-  void operator()(const char* key, const T& value) const {
-    all.emplace_back(key, static_cast<double>(value));
-  }
-  void operator()(const char* key, bool value) const {
-    if (value) all.emplace_back(key, 1);
-  }
-  template <class T>
-  void operator()(const char* key, const std::optional<T>& value) const {
-    if (value) (*this)(key, *value);
-  }
-  template <class T>
-  void operator()(const char* prefix, const std::vector<NamedValue<T>>& values) const {
-    for (const NamedValue<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
-  }
-};
+Json json_of(const StepMetrics& m) {
+  Writer writer;
+  each_field(m, writer);
+  return writer.json();
+}
 
 // Visits the fields of a line.
 struct FromJson {
@@ -155,11 +140,7 @@ std::optional<double> non_finite_named(const std::string& name) {
   return {};
 }
 
-std::string to_json(const StepMetrics& m) {
-  Writer writer;
-  each_field(m, writer);
-  return writer.text();
-}
+std::string to_json(const StepMetrics& m) { return json_text(json_of(m)); }
 
 StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   Json json;
@@ -207,7 +188,11 @@ std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const Ans
 
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m) {
   std::vector<std::pair<std::string, double>> numbers;
-  each_field(m, Numbers{numbers});
+  const Json json = json_of(m);
+  for (const auto& [key, value] : json.items())
+    numbers.emplace_back(key, value.is_string()    ? *non_finite_named(value.get<std::string>())
+                              : value.is_boolean() ? 1
+                                                   : value.get<double>());
   return numbers;
 }
 

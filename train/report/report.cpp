@@ -5,14 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/report/config_differences.h"
 #include "train/report/html.h"
 #include "train/report/report_charts.h"
-#include "train/report/report_page.h"
 
 namespace flatshard {
 namespace {
@@ -146,6 +145,46 @@ std::string comparison_html(const std::vector<ReportedRun>& runs) {
     rows += "</tr>\n";
   }
   return table_of_runs(runs, "", rows);
+}
+
+// A config key in which runs differ.
+struct ConfigDifference {
+  std::string key;                                 // "optimizer.lr"
+  std::vector<std::optional<std::string>> values;  // the value in each config, as TOML; empty: none
+};
+
+// Calls visit(key, value) for the lines "[section]" and "name = value" that to_toml() writes.
+template <class Visit>
+void each_value(const std::string& config, Visit&& visit) {
+  std::istringstream lines(config);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('[') && line.ends_with(']'))
+      section = line.substr(1, line.size() - 2) + '.';
+    else if (!line.starts_with('#') && equals != line.npos)
+      visit(section + line.substr(0, equals), line.substr(equals + 3));
+  }
+}
+
+bool is_equal_in_all(const ConfigDifference& d) {
+  return std::all_of(d.values.begin(), d.values.end(),
+                     [&](const auto& value) { return value == d.values.front(); });
+}
+
+// The differences in the order of the first config that has the key, without run.dir, which always differs.
+// They are found line by line, so that keys of other versions of this program are compared, too.
+std::vector<ConfigDifference> config_differences(const std::vector<std::string>& configs) {
+  std::vector<ConfigDifference> all;
+  for (size_t i = 0; i < configs.size(); ++i)
+    each_value(configs[i], [&](const std::string& key, const std::string& value) {
+      auto found = std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.key == key; });
+      if (found == all.end())
+        found = all.insert(found, {.key = key, .values = {configs.size(), std::nullopt}});
+      found->values[i] = value;
+    });
+  std::erase_if(all, [](const ConfigDifference& d) { return d.key == "run.dir" || is_equal_in_all(d); });
+  return all;
 }
 
 std::string differences_html(const std::vector<ReportedRun>& runs) {

@@ -7,6 +7,7 @@
 
 #include "runtime/check.h"
 #include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -18,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = 16 << 20;
+constexpr size_t kMostHosts = 1 << 16;
 constexpr double kLatest = 1e11;  // seconds since 1970, in the year 5138
 
 // Counts equal neighbours: "2 x 8 threads, 4 threads".
@@ -57,37 +59,17 @@ std::string line_of(const StartRecord& start) {
          '\n';
 }
 
-int64_t count_in(const Json& json, const char* name, const std::string& where) {
-  const Json value = json.value(name, Json());
-  check(value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX, where, ": ", name, " is ",
-        json_text(value), ", must be a whole number from 0; the file is damaged");
-  return value.get<int64_t>();
-}
-
-std::string text_in(const Json& json, const char* name, const std::string& where) {
-  const Json value = json.value(name, Json());
-  check(value.is_string(), where, ": ", name, " is ", json_text(value),
-        ", must be a text; the file is damaged");
-  return value.get<std::string>();
-}
-
 StartRecord parse_start(const std::string& line, const std::string& where) {
-  const Json json = checked_json<Json>(line, where);
-  check(json.is_object(), where, ": must be a JSON object; the file is damaged");
-  const Json time = json.value("time", Json()), hosts = json.value("hosts", Json());
-  check(time.is_number() && time.get<double>() >= 0 && time.get<double>() <= kLatest, where, ": time is ",
-        json_text(time), ", must be in seconds since 1970; the file is damaged");
-  check(hosts.is_array(), where, ": hosts must be a list; the file is damaged");
-  StartRecord start{.step = count_in(json, "step", where),
-                    .time = time.get<double>(),
-                    .version = text_in(json, "version", where),
-                    .command = text_in(json, "command", where),
-                    .ranks = count_in(json, "ranks", where)};
-  for (const Json& host : hosts) {
-    check(host.is_object(), where, ": a host is ", json_text(host), ", must be an object");
-    start.hosts.push_back(
-        {text_in(host, "name", where), count_in(host, "ranks", where), text_in(host, "devices", where)});
-  }
+  const OrderedJsonReader in(where, checked_json<Json>(line, where));
+  const auto count = [](const OrderedJsonReader& of) { return of.whole("ranks", 0, INT64_MAX); };
+  StartRecord start{.step = in.whole("step", 0, INT64_MAX),
+                    .time = in.number("time"),
+                    .version = in.text("version"),
+                    .command = in.text("command"),
+                    .ranks = count(in)};
+  in.must(start.time >= 0 && start.time <= kLatest, "time", "in seconds since 1970");
+  for (const OrderedJsonReader& host : in.objects("hosts", kMostHosts))
+    start.hosts.push_back({host.text("name"), count(host), host.text("devices")});
   return start;
 }
 

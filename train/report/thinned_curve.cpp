@@ -1,6 +1,5 @@
-#include "train/report/thinned_curve.h"
-
 #include "runtime/check.h"
+#include "train/report/run_curves.h"
 
 namespace flatshard {
 

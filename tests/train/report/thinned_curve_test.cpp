@@ -1,5 +1,3 @@
-#include "train/report/thinned_curve.h"
-
 #include <algorithm>
 #include <cmath>
 
