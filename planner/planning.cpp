@@ -10,7 +10,7 @@
 #include "planner/measure/measured_machines.h"
 #include "planner/search/fit_advice.h"
 #include "planner/search/setting_search.h"
-#include "planner/simulate/simulated_trace.h"
+#include "planner/simulate/simulated_step.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
 #include "train/plan/plan_text.h"

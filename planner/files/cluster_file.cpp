@@ -6,7 +6,6 @@
 
 #include <toml++/toml.h>
 
-#include "planner/files/op_table.h"
 #include "runtime/check.h"
 #include "runtime/spelling.h"
 #include "runtime/text.h"

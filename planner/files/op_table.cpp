@@ -1,8 +1,6 @@
-#include "planner/files/op_table.h"
-
 #include <cmath>
 
-#include "planner/times/measured_ops.h"
+#include "planner/files/cluster_file.h"
 #include "planner/times/op_times.h"
 #include "runtime/check.h"
 #include "runtime/json.h"

@@ -1,8 +1,7 @@
-#include "planner/measure/machines_of_run.h"
-
 #include <algorithm>
 #include <unistd.h>
 
+#include "planner/measure/measured_machines.h"
 #include "planner/times/op_times.h"
 #include "runtime/host_memory.h"
 #include "runtime/parallel.h"

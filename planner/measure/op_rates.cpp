@@ -1,5 +1,3 @@
-#include "planner/measure/op_rates.h"
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -11,6 +9,7 @@
 #include "kernels/init.h"
 #include "kernels/sum_squares.h"
 #include "model/model.h"
+#include "planner/measure/measured_machines.h"
 #include "runtime/median.h"
 #include "runtime/memory.h"
 #include "runtime/trace.h"

@@ -5,9 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "planner/search/setting_candidates.h"
 #include "planner/search/setting_search.h"
-#include "planner/search/step_estimate.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 

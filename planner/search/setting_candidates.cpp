@@ -1,8 +1,7 @@
-#include "planner/search/setting_candidates.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "planner/search/setting_search.h"
 #include "runtime/text.h"
 #include "train/setup/batching.h"
 

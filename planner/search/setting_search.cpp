@@ -7,9 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "planner/search/step_estimate.h"
 #include "planner/simulate/step_rows.h"
-#include "planner/times/measured_ops.h"
 #include "planner/times/op_times.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"

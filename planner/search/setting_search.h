@@ -6,11 +6,35 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/setting_candidates.h"
 #include "planner/simulate/simulated_step.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {
+
+// Configs that differ from a given one in settings that make a step faster or its memory smaller. Not all of
+// them are possible: some settings exclude each other.
+struct Candidate {
+  Config config;
+  std::vector<std::string> changes;  // command-line arguments; none for the given config
+};
+using Candidates = std::vector<Candidate>;
+
+// Tokens of a short chunk of the head. A shorter chunk saves no memory, since other scratch is as large.
+inline constexpr int64_t kShortHeadChunk = 256;
+
+// The settings that a search may change.
+enum class SearchScope {
+  same_results,  // strategy, recomputation, and micro-batches in the lanes of the config
+  usual,         // the same settings, and the lanes
+  all,           // all of these, and pipeline stages, reductions, schedules and prefetching
+};
+
+Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope);
+// Variants of the candidate with moments that take less device memory, with shorter chunks of the head and,
+// if `offload`, with offload.
+Candidates with_less_memory(const Candidate& candidate, bool offload);
+// Variants of the candidate with settings that can only hide waits: deeper prefetching, interleaved stages.
+Candidates with_fewer_waits(const Candidate& candidate);
 
 struct FoundSetting {
   Config config;
@@ -53,5 +77,21 @@ SearchResult search_settings(const Config& config, int ranks, const Cluster& clu
 // all simulated settings follow, one line each.
 std::string describe_search(const SearchResult& result, const Config& config, int ranks,
                             const Cluster& cluster, bool verbose = false);
+
+// The sources of the cluster's rates, in one line.
+std::string describe_rates(const Cluster& cluster);
+
+// Model FLOPs utilization: the operations of the model in a step, as a share of the matrix peak of all
+// devices.
+double utilization(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
+                   const Cluster& cluster);
+
+// Four lines: the time of a step, the parts of that time, its limit (describe_limit()), and the assumptions.
+std::string describe_estimate(const SimulatedStep& step, const RunSetup& setup, const RunPlan& plan,
+                              const Cluster& cluster);
+
+// The wait or the work that takes most of a step, and a setting that shortens it: "waits for copies 410 ms:
+// ...".
+std::string describe_limit(const SimulatedStep& step, const RunSetup& setup);
 
 }  // namespace flatshard

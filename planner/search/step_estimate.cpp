@@ -1,10 +1,9 @@
-#include "planner/search/step_estimate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "planner/search/setting_search.h"
 #include "planner/times/op_times.h"
 #include "runtime/text.h"
 

@@ -1,7 +1,7 @@
-#include "planner/simulate/carried_work.h"
-
 #include <algorithm>
 #include <map>
+
+#include "planner/simulate/replay.h"
 
 namespace flatshard {
 namespace {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/recording.h"
+
 namespace flatshard {
 
 // The resource that an item keeps busy.
@@ -45,7 +47,7 @@ struct ReplayRow {
   bool in_order = false;              // all work runs at the call, on every stream
   double issue_seconds = 0;           // time to enqueue an item; items begin no earlier
   std::vector<ReplayItem> items;      // items in the order of the calls
-  std::vector<ReplayItem> carried{};  // earlier items, of the step before: carried_work.h
+  std::vector<ReplayItem> carried{};  // earlier items, of the step before: carried_work()
 };
 
 // The times of an item. A wait begins at the end of the item before it, a meeting at the arrival of its row.
@@ -60,5 +62,11 @@ struct Replayed {
 
 // An Error if the rows wait for each other forever.
 Replayed replay(const std::vector<ReplayRow>& rows);
+
+// The items that carry over into a row that plays a step after an equal step, whose items had the times
+// `before`: exchanges that are still running when the step begins, such as gathers of updated weights. The
+// step begins at `begin`.
+std::vector<ReplayItem> carried_work(const ReplayRow& row, const Recording& recording,
+                                     const std::vector<ReplayTimes>& before, double begin);
 
 }  // namespace flatshard

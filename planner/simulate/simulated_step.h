@@ -7,6 +7,7 @@
 
 #include "planner/machines/cluster.h"
 #include "planner/times/op_times.h"
+#include "runtime/trace.h"
 #include "train/setup/run_setup.h"
 
 namespace flatshard {
@@ -29,5 +30,10 @@ struct SimulatedStep {
 };
 
 SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile = {});
+
+// The timeline of a simulated step, as a traced run records one: rows of streams with ops and exchanges,
+// waits of the compute stream, passes around the work of layers, and a row of steps. Of the first rank of
+// each pipeline stage; of a long step, a few micro-steps.
+StepTimeline simulated_trace(const RunSetup& setup, const Cluster& cluster);
 
 }  // namespace flatshard

@@ -1,8 +1,7 @@
-#include "planner/simulate/simulated_trace.h"
-
 #include <algorithm>
 #include <chrono>
 
+#include "planner/simulate/simulated_step.h"
 #include "planner/simulate/step_rows.h"
 #include "runtime/text.h"
 

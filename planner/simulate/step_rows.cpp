@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "planner/simulate/carried_work.h"
+#include "planner/simulate/replay.h"
 #include "planner/times/exchange_times.h"
 #include "runtime/check.h"
 #include "train/step/training_runtime.h"
@@ -20,22 +20,10 @@ constexpr double kMemoryPasses = 2;
 // take 48.2 instead of 52.2 ms on an H200 (bench/results/h200.md).
 constexpr double kIssueInGraphUs = 0.5, kSavedInGraphUs = 1.4;
 
-// Numbers the meetings of several rows.
-class Meetings {
- public:
-  int of_message(const std::string& communicator, int from, int to, int count) {
-    return number({communicator, from, to, count});
-  }
-  int of_all(const std::string& communicator, int count) { return number({communicator, -1, -1, count}); }
-
- private:
-  using Key = std::tuple<std::string, int, int, int>;
-  int number(const Key& key) {
-    return numbers_.try_emplace(key, static_cast<int>(numbers_.size())).first->second;
-  }
-  std::map<Key, int> numbers_;
-};
-
+// The calls in which several rows meet: communicator, stage of the sender and of the receiver, or -1 if all
+// ranks take part, and the number of the call among those of this kind.
+using Call = std::tuple<std::string, int, int, int>;
+using Meetings = std::map<Call, int>;  // each with its number
 class RowBuilder {
  public:
   RowBuilder(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile, int stage,
@@ -132,11 +120,11 @@ class RowBuilder {
     if (setup_.pipeline.stages > 1 && (call.peer >= 0 || std::string_view(call.communicator) == "stages")) {
       added.kind = ReplayItem::Kind::meeting;
       const bool sends = std::string_view(call.verb) == "send";
-      const int from = sends ? stage_ : call.peer, to = sends ? call.peer : stage_;
-      int& count = counts_[{call.communicator, call.peer < 0 ? -1 : from, call.peer < 0 ? -1 : to}];
-      added.number = call.peer < 0 ? meetings_.of_all(call.communicator, count)
-                                   : meetings_.of_message(call.communicator, from, to, count);
-      ++count;
+      const auto [from, to] = call.peer < 0 ? std::pair(-1, -1)
+                              : sends       ? std::pair(stage_, call.peer)
+                                            : std::pair(call.peer, stage_);
+      const int count = counts_[{call.communicator, from, to}]++, next = static_cast<int>(meetings_.size());
+      added.number = meetings_.try_emplace({call.communicator, from, to, count}, next).first->second;
     }
     push(row, added);
   }

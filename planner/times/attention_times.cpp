@@ -1,6 +1,6 @@
-#include "planner/times/attention_times.h"
-
 #include <algorithm>
+
+#include "planner/times/op_times.h"
 
 namespace flatshard {
 namespace {

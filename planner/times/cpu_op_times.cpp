@@ -1,8 +1,8 @@
-#include "planner/times/cpu_op_times.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+
+#include "planner/times/op_times.h"
 
 namespace flatshard {
 namespace {

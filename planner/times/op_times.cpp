@@ -4,9 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "planner/times/attention_times.h"
-#include "planner/times/cpu_op_times.h"
-#include "planner/times/measured_ops.h"
+#include "runtime/check.h"
 
 namespace flatshard {
 namespace {
@@ -72,6 +70,9 @@ constexpr MemoryOp kMemoryOps[] = {
 // The share of the multiprocessors that such an op takes from a product beside it: assumed.
 constexpr double kProcessorsOfMemoryOps = 0.3;
 
+// The distance of costs at which a measured factor counts half: a ratio of 1.3.
+constexpr double kNear = 0.07;
+
 double attention_seconds(const GpuModel& gpu, const OpCall& op, int64_t seq_len, double matrix_rate) {
   if (gpu.multiprocessors >= 114 && gpu.matrix_tflops >= 700)
     return hopper_attention_seconds(op, seq_len, matrix_rate, gpu.multiprocessors);
@@ -133,6 +134,31 @@ bool is_attention(std::string_view op) { return op.starts_with("attention"); }
 double work_of(const OpCall& op, int64_t seq_len) {
   if (is_product(op.name)) return op.flops;
   return is_attention(op.name) ? attention_flops(op, seq_len) : op.bytes;
+}
+
+OpCost cost_of(const OpCall& op, int64_t seq_len) {
+  const double work = work_of(op, seq_len);
+  return {work, work / op.bytes};
+}
+
+double measured_factor(const std::vector<MeasuredOp>& measured, const OpCall& op, int64_t seq_len) {
+  const OpCost cost = cost_of(op, seq_len);
+  double sum = 0, weights = 0;
+  for (const MeasuredOp& m : measured) {
+    if (m.op != op.name || m.dtype != str(op.dtype)) continue;
+    const double far = std::log(cost.work / m.work), other = std::log(cost.intensity / m.intensity);
+    const double weight = 1 / (kNear + far * far + other * other);
+    sum += weight * std::log(m.factor);
+    weights += weight;
+  }
+  return weights > 0 && std::isfinite(sum) ? std::exp(sum / weights) : 1;
+}
+
+double least_product_factor(const std::vector<MeasuredOp>& measured) {
+  double least = 1;
+  for (const MeasuredOp& m : measured)
+    if (is_product(m.op)) least = std::min(least, m.factor);
+  return least;
 }
 
 double most_of_matrix_peak() { return kLargestProducts; }

@@ -1,9 +1,5 @@
-#include "planner/files/op_table.h"
-
 #include "planner/files/cluster_file.h"
-#include "planner/search/step_estimate.h"
-#include "planner/times/attention_times.h"
-#include "planner/times/measured_ops.h"
+#include "planner/search/setting_search.h"
 #include "planner/times/op_times.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"

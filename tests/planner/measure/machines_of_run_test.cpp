@@ -1,7 +1,6 @@
-#include "planner/measure/machines_of_run.h"
-
 #include <algorithm>
 
+#include "planner/measure/measured_machines.h"
 #include "planner/simulate/simulated_step.h"
 #include "planner/times/op_times.h"
 #include "tests/test.h"

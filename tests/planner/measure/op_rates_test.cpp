@@ -1,7 +1,6 @@
-#include "planner/measure/op_rates.h"
-
 #include <set>
 
+#include "planner/measure/measured_machines.h"
 #include "tests/test.h"
 #include "train/step/training_runtime.h"
 

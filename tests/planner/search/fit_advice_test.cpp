@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/search/step_estimate.h"
+#include "planner/search/setting_search.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 

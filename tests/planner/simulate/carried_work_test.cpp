@@ -1,5 +1,4 @@
-#include "planner/simulate/carried_work.h"
-
+#include "planner/simulate/replay.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -1,9 +1,8 @@
-#include "planner/simulate/simulated_trace.h"
-
 #include <algorithm>
 #include <filesystem>
 
 #include "comm/trace_file.h"
+#include "planner/simulate/simulated_step.h"
 #include "tests/checkpoint_content.h"
 #include "tests/planner/simulate/traced_step.h"
 #include "tests/test.h"

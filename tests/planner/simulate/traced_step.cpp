@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "comm/trace_file.h"
-#include "planner/simulate/carried_work.h"
+#include "planner/simulate/replay.h"
 #include "planner/simulate/step_rows.h"
 #include "runtime/check.h"
 #include "runtime/json.h"

@@ -1,5 +1,4 @@
-#include "planner/times/cpu_op_times.h"
-
+#include "planner/times/op_times.h"
 #include "tests/test.h"
 
 using namespace flatshard;
