@@ -1,13 +1,14 @@
 #include "train/config/accelerate_config.h"
 
+#include <array>
 #include <cctype>
 #include <cstdlib>
+#include <set>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/foreign_import.h"
-#include "train/config/wrapped_classes.h"
 #include "train/config/yaml_mapping.h"
 
 namespace flatshard {
@@ -41,6 +42,53 @@ constexpr Default kDefaults[] = {
     {"parallel.strategy", "\"full_shard\"", 1, 2},    {"parallel.strategy", "\"no_shard\"", 0, 0},
     {"parallel.sync_module_states", "false", 1, 1},   {"parallel.wrap", "\"none\"", 1, 2},
     {"precision.compute", "\"fp32\"", 0, 2},          {"train.recompute", "false", 1, 2}};
+
+constexpr std::array kClassFamilies{"GPT2",    "Gemma2", "Gemma3", "Glm4",  "Granite", "Llama",
+                                    "Mistral", "Olmo2",  "Phi3",   "Qwen2", "Qwen3",   "SmolLM3"};
+
+enum class ClassKind { block, attention, mlp, unknown };
+
+// Older versions of transformers have a class for each implementation of attention.
+ClassKind kind_of(const std::string& name) {
+  for (const std::string family : kClassFamilies) {
+    if (!name.starts_with(family)) continue;
+    const std::string part = name.substr(family.size());
+    if (part == "DecoderLayer" || part == "Block") return ClassKind::block;
+    if (part == "Attention" || part == "FlashAttention2" || part == "SdpaAttention")
+      return ClassKind::attention;
+    if (part == "MLP") return ClassKind::mlp;
+  }
+  return ClassKind::unknown;
+}
+
+// The classes of transformers that fsdp_transformer_layer_cls_to_wrap names, as a value of parallel.wrap.
+struct WrappedClasses {
+  std::string wrap;     // block or attention_mlp
+  std::string unknown;  // the names that no model here has, separated by commas
+};
+
+// `names` are separated by commas and may repeat. An Error that begins with `where` unless they name the
+// blocks of a model, or its attention and its MLP.
+WrappedClasses wrapped_classes(const std::string& names, const std::string& where) {
+  WrappedClasses result;
+  std::set<std::string> seen;
+  std::set<ClassKind> kinds;
+  for (std::string name : split(names, ',')) {
+    std::erase(name, ' ');
+    if (name.empty() || !seen.insert(name).second) continue;
+    const ClassKind kind = kind_of(name);
+    if (kind == ClassKind::unknown)
+      result.unknown += str(result.unknown.empty() ? "" : ", ", printable(name));
+    else
+      kinds.insert(kind);
+  }
+  const bool halves = kinds.contains(ClassKind::attention) && kinds.contains(ClassKind::mlp);
+  check(kinds.contains(ClassKind::block) || halves, where, ": ", printable(names),
+        ": must name a decoder layer such as LlamaDecoderLayer, or attention and MLP such as "
+        "LlamaAttention,LlamaMLP; or set parallel.wrap");
+  result.wrap = kinds.contains(ClassKind::block) ? "block" : "attention_mlp";
+  return result;
+}
 
 class Accelerate : public ForeignImport {
  public:

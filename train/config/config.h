@@ -24,10 +24,28 @@
 #include "runtime/problems.h"
 #include "text/data/packing.h"
 #include "text/data/sample_encoder.h"
-#include "train/config/data_files.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
+
+// The files of data.train or data.eval: one, several, or several with names of their own. A file without such
+// a name is called as its path is up to the first dot of the last component, and without the folder where
+// that is enough to tell it from the others: the names distinguish the losses of the files.
+struct NamedFile {
+  std::string name, path;
+  bool operator==(const NamedFile&) const = default;
+};
+
+using DataFiles = std::variant<std::string, std::vector<std::string>, std::vector<NamedFile>>;
+
+inline constexpr size_t kMostDataFiles = 256;
+
+// Returns the files in the order of the config; none for "". Names consist of letters, digits and the
+// characters . _ - /.
+std::vector<NamedFile> named_files(const DataFiles& files);
+
+// An Error if the files of this key are too many, are not distinct, or have names with other characters.
+void check_data_files(const char* key, const DataFiles& files);
 
 // Choices that only the trainer interprets; the other enums are in the folders that implement them.
 enum class DeviceChoice { automatic, cpu, cuda };

@@ -1,5 +1,3 @@
-#include "train/config/data_files.h"
-
 #include <algorithm>
 #include <set>
 

@@ -30,7 +30,7 @@ struct Bounds {
 // The other spelling that a text field accepts, if any: a number, or true and false.
 enum class Spelling { text, or_number, or_flag };
 
-// The rule for a key whose value differs when a run resumes (save/run_changes.h).
+// The rule for a key whose value differs when a run resumes (save/run_start.h).
 enum class OnResume {
   fixed,       // must not change: the checkpoint's contents depend on it
   changes,     // may change: later steps depend on it, and the change is recorded

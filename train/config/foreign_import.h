@@ -14,7 +14,7 @@
 
 namespace flatshard {
 
-inline constexpr int64_t kMostForeignBytes = 1 << 20;  // of a file
+inline constexpr int64_t kMostForeignBytes = 1 << 20;  // most bytes of a file
 
 // true, yes, on and 1, or false, no, off, none and 0, in any case.
 std::optional<bool> flag_in(const std::string& text);

@@ -1,11 +1,10 @@
-#include "train/save/run_changes.h"
-
 #include <algorithm>
 #include <set>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "train/config/fields.h"
+#include "train/save/run_start.h"
 
 namespace flatshard {
 namespace {

@@ -1,7 +1,6 @@
-#include "train/save/run_changes.h"
-
 #include "tests/test.h"
 #include "train/config/fields.h"
+#include "train/save/run_start.h"
 
 using namespace flatshard;
 

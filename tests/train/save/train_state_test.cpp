@@ -1,7 +1,7 @@
 #include "train/save/train_state.h"
 
 #include "tests/test.h"
-#include "train/save/run_changes.h"
+#include "train/save/run_start.h"
 
 using namespace flatshard;
 
