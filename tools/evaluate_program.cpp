@@ -1,7 +1,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <iomanip>
 #include <memory>
@@ -10,9 +9,7 @@
 #include <span>
 #include <sstream>
 
-#include "comm/gpu_place.h"
 #include "hub/prompt_images.h"
-#include "runtime/gpu.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -25,8 +22,6 @@
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"
-#include "train/setup/device_choice.h"
-
 namespace flatshard {
 namespace {
 
@@ -54,25 +49,13 @@ std::vector<Option> with_model_options(Options& o, std::initializer_list<Option>
   return options;
 }
 
-Option template_option(Options& o) {
-  return {"--chat-template", &o.chat_template,
-          "chat template in place of the folder's: a built-in name, such as chatml, or a file"};
-}
-
-Option date_option(Options& o) {
-  return {"--date",
-          &o.date,
-          "date that the chat template prints, if it prints one; default: today's",
-          {.type = "YYYY-MM-DD"}};
-}
-
 // The options of a command that reads the text of DATA: the model's options, the options for reading, and the
 // command's own.
 std::vector<Option> with_text_options(Options& o, const char* seq_len, std::initializer_list<Option> own) {
   std::vector<Option> options =
       with_model_options(o, {{"--seq-len", &o.seq_len, seq_len},
-                             template_option(o),
-                             date_option(o),
+                             template_option(o.chat_template),
+                             date_option(o.date),
                              {"--columns",
                               &o.columns,
                               "columns to read of a Parquet or Arrow table; default: all",
@@ -114,7 +97,7 @@ Command logprobs_command(Options& o) {
           o, "most tokens of a document, less one (default: 1024, if the model has the positions)",
           {text_field_option(o),
            {"--out", &o.out, "JSON lines file to write", {.type = "FILE", .required = true}},
-           {"--force", &o.force, "replace the output file if it exists"}})};
+           force_option(o.force)})};
 }
 
 Command preference_command(Options& o) {
@@ -141,7 +124,7 @@ Command preference_command(Options& o) {
             "FOLDER",
             {.type = "FOLDER"}},
            {"--out", &o.out, "JSON lines file to write, with the sums of each pair", {.type = "FILE"}},
-           {"--force", &o.force, "replace the output file if it exists"}})};
+           force_option(o.force)})};
 }
 
 Command similarity_command(Options& o) {
@@ -156,7 +139,7 @@ Command similarity_command(Options& o) {
           "A record has \"messages\", of which the last is the reference, or \"prompt\" and \"completion\".",
       .options = with_model_options(
           o, {{"--out", &o.out, "CSV file for answers and scores", {.type = "FILE", .required = true}},
-              {"--force", &o.force, "replace the output file if it exists"},
+              force_option(o.force),
               {"--max-new-tokens",
                &o.max_new_tokens,
                "most tokens of an answer",
@@ -165,17 +148,58 @@ Command similarity_command(Options& o) {
                &o.batch,
                "prompts processed at a time by a rank",
                {.shows_default = true, .range = kCount}},
-              template_option(o),
-              date_option(o)})};
+              template_option(o.chat_template),
+              date_option(o.date)})};
 }
 
-// The passes of all ranks. Ranks take turns, so that the results are in order for any number of ranks.
+// Documents that a model measures in passes. Ranks take turns, so that the results are in order for any
+// number of ranks.
 class SharedPasses {
  public:
-  using Losses = std::vector<std::vector<float>>;  // losses of each window in a pass
-  using Describe = std::function<std::string(std::span<const LossWindow> windows, const Losses& losses)>;
-  SharedPasses(LossMeter& meter, World& world, Describe describe)
-      : meter_(meter), world_(world), describe_(std::move(describe)) {}
+  // Describes the losses of a window, as text that another rank can read.
+  using Describe = std::string (*)(const LossWindow& window, std::span<const float> losses);
+
+  SharedPasses(const Options& o, const ModelSource& model, Device device, World& world, Describe describe)
+      : config_(read_model_config(model)),
+        meter_(model, o.model.compute_dtype(), o.seq_len.value_or(std::min(kSeqLen, config_.max_positions)),
+               device),
+        world_(world),
+        describe_(describe) {}
+
+  int64_t vocab() const { return config_.vocab; }
+  int64_t seq_len() const { return meter_.seq_len(); }
+  int64_t documents() const { return documents_; }
+
+  // Adds a document, cut into windows.
+  void add(const LossDocument& document) {
+    cut_windows(document, seq_len(), [&](LossWindow window) { add(std::move(window)); });
+    ++documents_;
+  }
+
+  // Adds a document as one window.
+  void add_whole(const LossDocument& document) {
+    check(document.tokens.size() > 1, document.where,
+          ": has fewer than two tokens, so none with a probability");
+    check(document.inputs() <= seq_len(), document.where, ": has ", document.tokens.size(),
+          " tokens: set --seq-len to ", document.inputs(), " or more");
+    add(document);
+  }
+
+  // Returns the descriptions of all windows, in order. Collective.
+  std::string finish() {
+    if (!pending_.empty()) run();
+    std::vector<std::istringstream> parts;
+    for (std::string& part : world_.all_gather_texts(mine_, "losses")) parts.emplace_back(std::move(part));
+    std::string all, pass;
+    for (size_t i = 0; i < static_cast<size_t>(passes_); ++i) {
+      std::getline(parts[i % parts.size()], pass, kEnd);
+      all += pass;
+    }
+    return all;
+  }
+
+ private:
+  static constexpr char kEnd = '\0';
 
   void add(LossWindow window) {
     pending_.push_back(std::move(window));
@@ -186,32 +210,22 @@ class SharedPasses {
     pending_.push_back(std::move(next));
   }
 
-  // Returns the description of each pass, in order. Collective.
-  std::vector<std::string> finish() {
-    if (!pending_.empty()) run();
-    std::vector<std::istringstream> parts;
-    for (std::string& part : world_.all_gather_texts(mine_, "losses")) parts.emplace_back(std::move(part));
-    std::vector<std::string> all(static_cast<size_t>(passes_));
-    for (size_t pass = 0; pass < all.size(); ++pass)
-      std::getline(parts[pass % parts.size()], all[pass], kEnd);
-    return all;
-  }
-
- private:
-  static constexpr char kEnd = '\0';
-
   void run() {
-    if (passes_++ % world_.size() == world_.rank())
-      mine_ += describe_(pending_, meter_.measure(pending_)) + kEnd;
+    if (passes_++ % world_.size() == world_.rank()) {
+      const std::vector<std::vector<float>> losses = meter_.measure(pending_);
+      for (size_t i = 0; i < pending_.size(); ++i) mine_ += describe_(pending_[i], losses[i]);
+      mine_ += kEnd;
+    }
     pending_.clear();
   }
 
-  LossMeter& meter_;
+  ModelConfig config_;
+  LossMeter meter_;
   World& world_;
   Describe describe_;
   std::vector<LossWindow> pending_;
   std::string mine_;  // descriptions of this rank's passes
-  int64_t passes_ = 0;
+  int64_t passes_ = 0, documents_ = 0;
 };
 
 using TakeDocument = std::function<void(const LossDocument& document)>;
@@ -328,64 +342,39 @@ void each_answer(const Options& o, const ModelSource& source, int64_t vocab, con
   read_records(o.data, TextSplit::none, add, o.columns);
 }
 
-int64_t window_length(const Options& o, const ModelConfig& config) {
-  return o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
+// The sum of a window's losses, in a form that another rank can parse.
+std::string described(const LossWindow& window, std::span<const float> losses) {
+  const LossSum sum = sum_of(window, losses);
+  return str(std::hexfloat, sum.sum, ' ', sum.targets, '\n');
 }
 
-// Prints a sum in a form that another rank can parse.
-std::string described(const LossSum& sum) { return str(std::hexfloat, sum.sum, ' ', sum.targets, '\n'); }
-
-void add_described(std::vector<LossSum>& sums, const std::string& text) {
-  std::istringstream words(text);
+std::vector<LossSum> sums_in(const std::string& descriptions) {
+  std::vector<LossSum> sums;
+  std::istringstream words(descriptions);
   for (std::string sum, targets; words >> sum >> targets;)
     sums.push_back({.sum = std::stod(sum), .targets = std::stod(targets)});
+  return sums;
 }
 
 void evaluate_loss(const Options& o, const ModelSource& source, Device device, World& world,
                    std::ostream& out) {
-  const ModelConfig config = read_model_config(source);
-  const int64_t seq_len = window_length(o, config);
-  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
-  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
-    LossSum sum;
-    for (size_t i = 0; i < windows.size(); ++i) sum += sum_of(windows[i], losses[i]);
-    return described(sum);
-  });
-  int64_t documents = 0;
-  each_document(o, source, config.vocab, [&](const LossDocument& document) {
-    cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
-    ++documents;
-  });
-  std::vector<LossSum> sums;
-  for (const std::string& pass : passes.finish()) add_described(sums, pass);
+  SharedPasses passes(o, source, device, world, described);
+  each_document(o, source, passes.vocab(), [&](const LossDocument& document) { passes.add(document); });
   LossSum total;
-  for (const LossSum& sum : sums) total += sum;
+  for (const LossSum& sum : sums_in(passes.finish())) total += sum;
   check(total.targets > 0, o.data, " has no targets to evaluate on");
   if (world.rank() != 0) return;
   const double loss = total.sum / total.targets;
   out << "loss " << std::setprecision(9) << loss << ", perplexity " << std::setprecision(6) << std::exp(loss)
-      << "; " << counted(documents, "document") << ", "
-      << counted(static_cast<int64_t>(total.targets), "target") << ", windows of " << seq_len << '\n';
-}
-
-void check_is_new(const Options& o) {
-  check(o.force || !std::filesystem::exists(o.out), o.out,
-        ": exists already; give another name, or --force to replace it");
+      << "; " << counted(passes.documents(), "document") << ", "
+      << counted(static_cast<int64_t>(total.targets), "target") << ", windows of " << passes.seq_len()
+      << '\n';
 }
 
 template <class Number>
 std::string shortest(Number value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-// Adds a document as one window.
-void add_whole(SharedPasses& passes, const LossDocument& document, int64_t seq_len) {
-  check(document.tokens.size() > 1, document.where,
-        ": has fewer than two tokens, so none with a probability");
-  check(document.inputs() <= seq_len, document.where, ": has ", document.tokens.size(),
-        " tokens: set --seq-len to ", document.inputs(), " or more");
-  cut_windows(document, seq_len, [&](LossWindow window) { passes.add(std::move(window)); });
 }
 
 // Prints a document as a line of JSON: its tokens, the log-probability of each token but the first, which
@@ -405,44 +394,22 @@ std::string logprobs_line(const LossWindow& document, std::span<const float> los
 
 void evaluate_logprobs(const Options& o, const ModelSource& source, Device device, World& world,
                        std::ostream& out) {
-  check_is_new(o);
-  const ModelConfig config = read_model_config(source);
-  const int64_t seq_len = window_length(o, config);
-  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
-  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
-    std::string lines;
-    for (size_t i = 0; i < windows.size(); ++i) lines += logprobs_line(windows[i], losses[i]);
-    return lines;
-  });
-  int64_t documents = 0;
-  each_document(o, source, config.vocab, [&](const LossDocument& document) {
-    add_whole(passes, document, seq_len);
-    ++documents;
-  });
-  std::string lines;
-  for (const std::string& pass : passes.finish()) lines += pass;
+  check_is_new(o.out, o.force);
+  SharedPasses passes(o, source, device, world, logprobs_line);
+  each_document(o, source, passes.vocab(), [&](const LossDocument& document) { passes.add_whole(document); });
+  const std::string lines = passes.finish();
   if (world.rank() != 0) return;
   write_whole_file(o.out, lines);
-  out << o.out << ": " << counted(documents, "document") << '\n';
+  out << o.out << ": " << counted(passes.documents(), "document") << '\n';
 }
 
 // The losses of the answers in `model`, in the order of the file: chosen, rejected, chosen, ... `source` has
 // the tokenizer.
 std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& model, const ModelSource& source,
                                        Device device, World& world) {
-  const ModelConfig config = read_model_config(model);
-  const int64_t seq_len = window_length(o, config);
-  LossMeter meter(model, o.model.compute_dtype(), seq_len, device);
-  SharedPasses passes(meter, world, [](std::span<const LossWindow> windows, const auto& losses) {
-    std::string sums;
-    for (size_t i = 0; i < windows.size(); ++i) sums += described(sum_of(windows[i], losses[i]));
-    return sums;
-  });
-  each_answer(o, source, config.vocab,
-              [&](const LossDocument& document) { add_whole(passes, document, seq_len); });
-  std::vector<LossSum> sums;
-  for (const std::string& pass : passes.finish()) add_described(sums, pass);
-  return sums;
+  SharedPasses passes(o, model, device, world, described);
+  each_answer(o, source, passes.vocab(), [&](const LossDocument& document) { passes.add_whole(document); });
+  return sums_in(passes.finish());
 }
 
 struct AnswerScore {
@@ -452,7 +419,7 @@ struct AnswerScore {
 
 void evaluate_preference(const Options& o, const ModelSource& source, Device device, World& world,
                          std::ostream& out) {
-  if (!o.out.empty()) check_is_new(o);
+  if (!o.out.empty()) check_is_new(o.out, o.force);
   std::vector<AnswerScore> answers;
   for (const LossSum& loss : losses_of_answers(o, source, source, device, world))
     answers.push_back({.sum = -loss.sum, .tokens = loss.targets});
@@ -485,7 +452,7 @@ void evaluate_preference(const Options& o, const ModelSource& source, Device dev
 
 void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
                          std::ostream& out) {
-  check_is_new(o);
+  check_is_new(o.out, o.force);
   const TextCodec codec(source, read_model_config(source).vocab, o.chat_template, o.date);
   const std::vector<PromptRecord> records = read_prompt_file(o.data);
   const std::vector<ScoredAnswer> answers = score_answers(
@@ -517,12 +484,9 @@ int run_evaluate(const Arguments& arguments, const Streams& streams) {
   };
   const auto run = [&](World& world) {
     set_thread_count(threads_for(world));
-    const Device device = choose_device("--device", options.model.device, place_on_gpu(world).index);
-    select_gpu(device);
-    if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world.rank() == 0)
-      streams.err << note << '\n';
+    const Device device = start_device(options.model, world, streams.err);
     const ModelSource source = options.model.source();
-    if (world.rank() == 0) report_source(source, streams.err);
+    report_source(source, world, streams.err);
     const auto evaluate = command == "loss"         ? evaluate_loss
                           : command == "logprobs"   ? evaluate_logprobs
                           : command == "preference" ? evaluate_preference

@@ -1,13 +1,10 @@
 #include <chrono>
-#include <filesystem>
 #include <iomanip>
 #include <optional>
 #include <ostream>
 #include <tuple>
 
-#include "comm/gpu_place.h"
 #include "hub/prompt_images.h"
-#include "runtime/gpu.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -17,8 +14,6 @@
 #include "tools/inference/chat_session.h"
 #include "tools/model_options.h"
 #include "tools/programs.h"
-#include "train/setup/device_choice.h"
-
 namespace flatshard {
 namespace {
 
@@ -71,7 +66,7 @@ std::vector<Option> options_of(Options& o) {
        &o.out,
        "output of --prompts: its lines, each with the member \"answer\" added",
        {.type = "FILE", .needs = {"--prompts"}}},
-      {"--force", &o.force, "replace the output file if it exists", {.needs = {"--out"}}},
+      force_option(o.force, {"--out"}),
       {"--batch", &o.batch, "prompts processed at a time", {.shows_default = true, .needs = {"--prompts"}}},
       {"--chat",
        &o.chat,
@@ -90,12 +85,8 @@ std::vector<Option> options_of(Options& o) {
        &o.samples,
        "number of continuations",
        {.shows_default = true, .excludes = {"--prompts", "--chat"}}},
-      {"--chat-template", &o.chat_template,
-       "chat template in place of the folder's: a built-in name, such as chatml, or a file"},
-      {"--date",
-       &o.date,
-       "date that the chat template prints, if it prints one; default: today's",
-       {.type = "YYYY-MM-DD"}},
+      template_option(o.chat_template),
+      date_option(o.date),
       {"--max-new-tokens,--max-tokens",
        &o.max_tokens,
        "most tokens of a continuation",
@@ -145,11 +136,8 @@ class Generation {
 
  private:
   Generator generator(int64_t texts, int64_t capacity) const {
-    const Device device = choose_device("--device", o_.model.device, place_on_gpu(world_).index);
-    select_gpu(device);
-    if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
-      streams_.err << note << '\n';
-    if (prints()) report_source(source_, streams_.err);
+    const Device device = start_device(o_.model, world_, streams_.err);
+    report_source(source_, world_, streams_.err);
     return Generator(source_, {.dtype = o_.model.compute_dtype(),
                                .texts = texts,
                                .capacity = capacity,
@@ -214,8 +202,7 @@ class Generation {
   }
 
   void answer_prompts() {
-    check(o_.force || !std::filesystem::exists(*o_.out), *o_.out,
-          ": exists already; give another name, or --force to replace it");
+    check_is_new(*o_.out, o_.force);
     const std::vector<PromptRecord> records = read_prompt_file(*o_.prompts);
     std::vector<Request> requests;
     int64_t longest = 0;

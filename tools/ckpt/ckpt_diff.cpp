@@ -13,12 +13,24 @@
 namespace flatshard {
 namespace {
 
+// Counts tensors, and takes a line about each that differs.
 struct Tally {
+  std::function<void(const std::string& line)> lines;
   int64_t equal = 0, different = 0, only_one = 0;
-  double largest = 0;  // largest relative difference of a value
-  std::string where;   // the line about the tensor with this difference
-};
+  double largest = 0;   // largest relative difference of a value; infinity: values that are not comparable
+  std::string where{};  // the line about the tensor with this difference
 
+  void add_different(const std::string& line, double size) {
+    ++different;
+    if (where.empty() || size > largest) largest = size, where = line;
+    lines(line);
+  }
+  void add_only_one(const std::string& line) {
+    ++only_one;
+    lines(line);
+  }
+};
+constexpr double kNotComparable = std::numeric_limits<double>::infinity();
 std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + in_brackets(entry.shape); }
 
 std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const SafetensorsEntry& b) {
@@ -29,8 +41,6 @@ std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const
              d.largest, ", relative ", d.largest_relative);
 }
 
-using Lines = std::function<void(const std::string& line)>;  // takes a line about each different tensor
-
 // Codes of 4-bit weights are bytes, whatever dtype the file declares.
 SafetensorsEntry as_bytes(SafetensorsEntry entry) {
   entry.dtype = safetensors_name(DType::u8);
@@ -38,13 +48,11 @@ SafetensorsEntry as_bytes(SafetensorsEntry entry) {
   return entry;
 }
 
-void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
-               const Lines& lines) {
+void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress) {
   const QuantizedTensors quantized = quantized_in(a);
   for (const auto& [name, entry] : a.entries) {
     if (!b || !b->entries.contains(name)) {
-      ++tally.only_one;
-      lines(str(a.stem, ": ", printable(name), ": only in ", a.tensors.path()));
+      tally.add_only_one(str(a.stem, ": ", printable(name), ": only in ", a.tensors.path()));
       continue;
     }
     const SafetensorsEntry* const other = b->entries.at(name);
@@ -54,12 +62,11 @@ void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgres
     const int64_t width = left.bytes.size / std::max<int64_t>(1, element_count(left));
     const TensorDifference d =
         difference(left, right, [&](int64_t elements) { progress.add(elements * width); });
-    ++(d.equal_bits ? tally.equal : tally.different);
-    if (d.equal_bits) continue;
-    const std::string line = str(a.stem, ": ", printable(name), ": ", describe(d, left, right));
-    const double size = d.comparable ? d.largest_relative : std::numeric_limits<double>::infinity();
-    if (tally.where.empty() || size > tally.largest) tally.largest = size, tally.where = line;
-    lines(line);
+    if (d.equal_bits)
+      ++tally.equal;
+    else
+      tally.add_different(str(a.stem, ": ", printable(name), ": ", describe(d, left, right)),
+                          d.comparable ? d.largest_relative : kNotComparable);
   }
 }
 
@@ -70,17 +77,13 @@ const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
 }
 
 // Lists the tensors that only the second folder has.
-void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, const Lines& lines) {
+void list_others(const TensorSet* a, const TensorSet& b, Tally& tally) {
   for (const auto& [name, entry] : b.entries)
-    if (!a || !a->entries.contains(name)) {
-      ++tally.only_one;
-      lines(str(b.stem, ": ", printable(name), ": only in ", b.tensors.path()));
-    }
+    if (!a || !a->entries.contains(name))
+      tally.add_only_one(str(b.stem, ": ", printable(name), ": only in ", b.tensors.path()));
 }
-
 // Compares the values of two models. At least one of them is a GGUF file.
-void diff_values(const TensorSets& a, const TensorSets& b, Tally& tally, std::ostream* terminal,
-                 const Lines& lines) {
+void diff_values(const TensorSets& a, const TensorSets& b, Tally& tally, std::ostream* terminal) {
   Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   constexpr int64_t kWidth = sizeof(float);
   ByteProgress progress(kWidth * Model(a.config(), tables).parameter_count(), terminal);
@@ -91,35 +94,28 @@ void diff_values(const TensorSets& a, const TensorSets& b, Tally& tally, std::os
     return
         [&weights, name](int64_t first, int64_t count, float* to) { weights.read(name, first, count, to); };
   };
-  const auto note = [&](const std::string& line, double size) {
-    if (tally.where.empty() || size > tally.largest) tally.largest = size, tally.where = line;
-    lines(line);
-  };
   for (const SafetensorsSpec& spec : specs_of(a.config())) {
     const auto other = shapes.extract(spec.name);
     if (other.empty()) {
-      ++tally.only_one;
-      lines(str(spec.name, ": only in ", a.path()));
+      tally.add_only_one(str(spec.name, ": only in ", a.path()));
       continue;
     }
     const SafetensorsEntry one{.name = spec.name, .dtype = "", .shape = spec.shape, .bytes = {}};
     if (other.mapped() != spec.shape) {
-      ++tally.different;
-      note(str(spec.name, ": ", in_brackets(spec.shape), " and ", in_brackets(other.mapped()),
-               ", not comparable"),
-           std::numeric_limits<double>::infinity());
+      tally.add_different(str(spec.name, ": ", in_brackets(spec.shape), " and ", in_brackets(other.mapped()),
+                              ", not comparable"),
+                          kNotComparable);
       continue;
     }
     const TensorDifference d =
         difference(element_count(one), reader(*left, spec.name), reader(*right, spec.name),
                    [&](int64_t elements) { progress.add(kWidth * elements); });
-    ++(d.equal_bits ? tally.equal : tally.different);
-    if (!d.equal_bits) note(str(spec.name, ": ", describe(d, one, one)), d.largest_relative);
+    if (d.equal_bits)
+      ++tally.equal;
+    else
+      tally.add_different(str(spec.name, ": ", describe(d, one, one)), d.largest_relative);
   }
-  for (const auto& [name, shape] : shapes) {
-    ++tally.only_one;
-    lines(str(name, ": only in ", b.path()));
-  }
+  for (const auto& [name, shape] : shapes) tally.add_only_one(str(name, ": only in ", b.path()));
 }
 
 }  // namespace
@@ -129,16 +125,15 @@ bool diff(const std::string& a, const std::string& b, bool all, const Console& c
   const bool of_values = left.is_gguf() || right.is_gguf();
   for (const TensorSets* sets : {&left, &right})
     check(!of_values || !sets->has_adapters(), sets->path(), ": is an adapter, which a GGUF file is not");
-  Tally tally;
-  const Lines lines = [&](const std::string& line) {
+  Tally tally{.lines = [&](const std::string& line) {
     if (all) console.out << line << '\n';
-  };
+  }};
   if (of_values) {
-    diff_values(left, right, tally, console.terminal, lines);
+    diff_values(left, right, tally, console.terminal);
   } else {
     ByteProgress progress(left.bytes(), console.terminal);
-    for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress, lines);
-    for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, lines);
+    for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress);
+    for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally);
   }
   if (!all && !tally.where.empty()) console.out << "largest difference: " << tally.where << '\n';
   if (const int64_t lines_left = tally.different + tally.only_one; !all && lines_left > 1)

@@ -1,9 +1,7 @@
 #include <ostream>
 
-#include "hub/adapter_base.h"
 #include "hub/adapter_folder.h"
 #include "runtime/text.h"
-#include "runtime/whole_file.h"
 #include "tools/ckpt/model_output.h"
 #include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
@@ -44,20 +42,12 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   const TensorSets source(from);
   check_whole(source);
   NewFolder folder(options.to);
-  HfConfigChanges changes{.weights = options.dtype};
   std::unique_ptr<PublishedWeights> weights;
-  if (source.is_gguf() || (options.dtype && !source.has_adapters())) {
-    weights = quantized_weights_of(source);
-    if (weights) changes.quantization = "";
-  }
-  const int64_t bytes =
-      write_tensors(folder, source.has_adapters() ? kAdapterStem : kWeightsStem,
-                    outputs_of(source, options.dtype, weights.get()), options.shard_bytes, console);
-  for (const char* name : {kAdapterConfigName, kAdapterBaseName})
-    if (const fs::path file = source.folder() / name; source.has_adapters() && fs::exists(file))
-      folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));
-  write_documents(folder, source, changes, read_tokenizer_files(source.path()));
-  finish(folder, bytes, options, console);
+  if (source.is_gguf() || (options.dtype && !source.has_adapters())) weights = quantized_weights_of(source);
+  ModelOutput model{.tensors = outputs_of(source, options.dtype, weights.get()),
+                    .tokenizer_files = read_tokenizer_files(source.path())};
+  if (weights) model.changes.quantization = "";
+  write_model(folder, source, model, options, console);
 }
 
 void merge(const std::string& run, const std::optional<std::string>& base, bool other_base,
@@ -79,13 +69,10 @@ void merge(const std::string& run, const std::optional<std::string>& base, bool 
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
   NewFolder folder(options.to);
   const std::unique_ptr<PublishedWeights> weights = quantized_weights_of(onto);
-  HfConfigChanges changes{.weights = options.dtype};
-  if (weights) changes.quantization = "";
-  const int64_t bytes =
-      write_tensors(folder, kWeightsStem, merged_outputs(onto, weights.get(), checkpoint, options.dtype),
-                    options.shard_bytes, console);
-  write_documents(folder, onto, changes, read_tokenizer_files(onto.path()));
-  finish(folder, bytes, options, console);
+  ModelOutput model{.tensors = merged_outputs(onto, weights.get(), checkpoint, options.dtype),
+                    .tokenizer_files = read_tokenizer_files(onto.path())};
+  if (weights) model.changes.quantization = "";
+  write_model(folder, onto, model, options, console);
 }
 
 }  // namespace flatshard

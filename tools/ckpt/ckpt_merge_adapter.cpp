@@ -143,19 +143,17 @@ void merge_adapter(const ModelSource& source, const Requantization& requantizati
   QuantizingSource requantized(merged, weights->quantized().weights(),
                                param_names(base.config().family).transposed_weights);
   NewFolder folder(options.to);
-  const int64_t bytes = write_tensors(
-      folder, kWeightsStem,
-      adapted_outputs(base, *weights, adapter, merged, options.dtype, requantize ? &requantized : nullptr),
-      options.shard_bytes, console);
-  HfConfigChanges changes{.weights = options.dtype};
-  if (adapter.vocab() != base.config().vocab) changes.vocab = adapter.vocab();
-  if (is_quantized && !requantize) changes.quantization = "";
-  write_documents(folder, base, changes, adapted_tokenizer_files(source));
-  if (requantize) {
-    PublishedWeights written(folder.unfinished(), model, adapter.vocab());
-    report_rounding(error_of(written, *weights, merged, adapter), requantization.forced, console);
-  }
-  finish(folder, bytes, options, console);
+  ModelOutput output{.tensors = adapted_outputs(base, *weights, adapter, merged, options.dtype,
+                                                requantize ? &requantized : nullptr),
+                     .tokenizer_files = adapted_tokenizer_files(source)};
+  if (adapter.vocab() != base.config().vocab) output.changes.vocab = adapter.vocab();
+  if (is_quantized && !requantize) output.changes.quantization = "";
+  if (requantize)
+    output.before_end = [&] {
+      PublishedWeights written(folder.unfinished(), model, adapter.vocab());
+      report_rounding(error_of(written, *weights, merged, adapter), requantization.forced, console);
+    };
+  write_model(folder, base, output, options, console);
 }
 
 }  // namespace flatshard

@@ -67,16 +67,18 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
          quantized_outputs(source, output.spec.name, output.spec.dtype, quantization.storage))
       outputs.push_back(std::move(part));
   }
-  const int64_t bytes = write_tensors(folder, kWeightsStem, outputs, options.shard_bytes, console);
   QuantizationConfig config{
       .format = quantization.format, .storage = quantization.storage, .skip_modules = layers.skipped};
   config.format.compute = compute;
   // A list replaces transformers' default, which is the head.
   if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
-  write_documents(folder, sets, {.weights = options.dtype, .quantization = quantization_config_json(config)},
-                  read_tokenizer_files(sets.path()));
-  console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n";
-  finish(folder, bytes, options, console);
+  const auto report = [&] { console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n"; };
+  write_model(folder, sets,
+              {.tensors = std::move(outputs),
+               .changes = {.quantization = quantization_config_json(config)},
+               .tokenizer_files = read_tokenizer_files(sets.path()),
+               .before_end = report},
+              options, console);
 }
 
 }  // namespace flatshard

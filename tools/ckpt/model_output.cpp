@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <ostream>
 #include <set>
 
 #include "checkpoint/float_values.h"
+#include "hub/adapter_base.h"
+#include "hub/adapter_folder.h"
 #include "model/names.h"
 #include "runtime/byte_progress.h"
 #include "runtime/text.h"
@@ -15,11 +18,56 @@
 namespace flatshard {
 namespace {
 
+namespace fs = std::filesystem;
+
 DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& wanted) {
   const std::optional<DType> own = float_dtype(entry);
   check(own.has_value(), "\"", printable(entry.name), "\" is ", entry.dtype,
         ", must be F32, BF16 or F16 to be exported");
   return wanted.value_or(*own);
+}
+
+// Writes the tensors to files of at most `shard_bytes`. Returns their total size.
+int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
+                      int64_t shard_bytes, const Console& console) {
+  const auto elements = [](const OutputTensor& tensor) {
+    int64_t n = 1;
+    for (const int64_t extent : tensor.spec.shape) n *= extent;
+    return n;
+  };
+  std::vector<SafetensorsSpec> specs;
+  int64_t bytes = 0;
+  for (const OutputTensor& tensor : tensors) {
+    specs.push_back(tensor.spec);
+    bytes += elements(tensor) * size_of(tensor.spec.dtype);
+  }
+  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes);
+  TensorFolderWriter writer(folder.unfinished(), layout, true);
+  ByteProgress progress(bytes, console.terminal);
+  std::vector<std::byte> block;
+  for (const OutputTensor& tensor : tensors)
+    for (int64_t first = 0, n = elements(tensor); first < n; first += kValueBlock) {
+      const int64_t count = std::min(kValueBlock, n - first);
+      tensor.read(first, count, block);
+      writer.write(tensor.spec.name, first, block.data(), count);
+      progress.add(std::ssize(block));
+    }
+  writer.finish();
+  if (!layout.index_name().empty()) folder.write(layout.index_name(), layout.index_text());
+  return layout.file_bytes();
+}
+
+// The config.json of a model, with `changes`.
+std::string config_with(const TensorSets& from, const HfConfigChanges& changes) {
+  const std::string path = published_config_path(from.path());
+  std::string config;
+  if (from.is_gguf()) {
+    const std::string embedding = param_names(from.config().family).embedding + ".weight";
+    config = hf_config_json(from.config(), weights_of(from)->gguf_dtype(embedding));
+  } else {
+    config = read_whole_file(path, kMostHfConfigBytes);
+  }
+  return changed_hf_config(config, path, changes);
 }
 
 }  // namespace
@@ -75,10 +123,6 @@ OutputTensors quantized_outputs(QuantizingSource& source, const std::string& nam
   return tensors;
 }
 
-DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted) {
-  return wanted.value_or(state.dtype == DType::f16 ? DType::f16 : DType::bf16);
-}
-
 void check_whole(const TensorSets& sets) {
   const std::vector<std::string> problems = mismatches(sets);
   check(problems.empty(), problems.empty() ? "" : problems.front(),
@@ -122,7 +166,8 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
     const auto found = rest.find(spec.name);
     if (found == rest.end()) continue;
     if (weights && parts.contains(spec.name)) {
-      const DType to = dtype_of_dequantized(weights->quantized().state(spec.name), dtype);
+      const bool was_f16 = weights->quantized().state(spec.name).dtype == DType::f16;
+      const DType to = dtype.value_or(was_f16 ? DType::f16 : DType::bf16);  // never fp32 unless it is wanted
       outputs.push_back(
           values_output({.name = spec.name, .dtype = to, .shape = spec.shape}, reader_of(*weights)));
     } else {
@@ -135,50 +180,18 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
   return outputs;
 }
 
-int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
-                      int64_t shard_bytes, const Console& console) {
-  const auto elements = [](const OutputTensor& tensor) {
-    int64_t n = 1;
-    for (const int64_t extent : tensor.spec.shape) n *= extent;
-    return n;
-  };
-  std::vector<SafetensorsSpec> specs;
-  int64_t bytes = 0;
-  for (const OutputTensor& tensor : tensors) {
-    specs.push_back(tensor.spec);
-    bytes += elements(tensor) * size_of(tensor.spec.dtype);
-  }
-  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes);
-  TensorFolderWriter writer(folder.unfinished(), layout, true);
-  ByteProgress progress(bytes, console.terminal);
-  std::vector<std::byte> block;
-  for (const OutputTensor& tensor : tensors)
-    for (int64_t first = 0, n = elements(tensor); first < n; first += kValueBlock) {
-      const int64_t count = std::min(kValueBlock, n - first);
-      tensor.read(first, count, block);
-      writer.write(tensor.spec.name, first, block.data(), count);
-      progress.add(std::ssize(block));
-    }
-  writer.finish();
-  if (!layout.index_name().empty()) folder.write(layout.index_name(), layout.index_text());
-  return layout.file_bytes();
-}
-
-void write_documents(const NewFolder& folder, const TensorSets& from, const HfConfigChanges& changes,
-                     const TokenizerFiles& tokenizer_files) {
-  const std::string path = published_config_path(from.path());
-  std::string config;
-  if (from.is_gguf()) {
-    const std::string embedding = param_names(from.config().family).embedding + ".weight";
-    config = hf_config_json(from.config(), weights_of(from)->gguf_dtype(embedding));
-  } else {
-    config = read_whole_file(path, kMostHfConfigBytes);
-  }
-  folder.write(kConfigName, changed_hf_config(config, path, changes));
-  for (const auto& [name, content] : tokenizer_files) folder.write(name, content);
-}
-
-void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console) {
+void write_model(NewFolder& folder, const TensorSets& from, const ModelOutput& model,
+                 const ExportOptions& options, const Console& console) {
+  const int64_t bytes = write_tensors(folder, from.has_adapters() ? kAdapterStem : kWeightsStem,
+                                      model.tensors, options.shard_bytes, console);
+  for (const char* name : {kAdapterConfigName, kAdapterBaseName})
+    if (const fs::path file = from.folder() / name; from.has_adapters() && fs::exists(file))
+      folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));
+  HfConfigChanges changes = model.changes;
+  changes.weights = options.dtype;
+  folder.write(kConfigName, config_with(from, changes));
+  for (const auto& [name, content] : model.tokenizer_files) folder.write(name, content);
+  if (model.before_end) model.before_end();
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
 }

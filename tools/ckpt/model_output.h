@@ -48,23 +48,19 @@ std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets);
 std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets);
 ReadValues reader_of(PublishedWeights& weights);
 
-// The dtype of a dequantized weight: 16 bits, unless another dtype is wanted.
-DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted);
-
 // All tensors of a folder in model order, followed by foreign tensors. 4-bit weights are dequantized with
 // `weights`. If `weights` is null, they are copied; for a GGUF file it must not be null.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);
 
-// Writes the tensors to files of at most `shard_bytes`. Returns their total size.
-int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
-                      int64_t shard_bytes, const Console& console);
-
-// Writes the config.json of a model, with `changes`, and the tokenizer files.
-void write_documents(const NewFolder& folder, const TensorSets& from, const HfConfigChanges& changes,
-                     const TokenizerFiles& tokenizer_files);
-
-// Renames the new folder to its final name, and prints a line.
-void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console);
-
+// The contents of a new model folder.
+struct ModelOutput {
+  OutputTensors tensors;
+  HfConfigChanges changes{};  // changes of the config.json, besides the dtype
+  TokenizerFiles tokenizer_files{};
+  std::function<void()> before_end{};  // called once all is written, and before the folder has its name
+};
+// Writes a model that is made from `from`, renames the folder to its final name, and prints a line.
+void write_model(NewFolder& folder, const TensorSets& from, const ModelOutput& model,
+                 const ExportOptions& options, const Console& console);
 }  // namespace flatshard

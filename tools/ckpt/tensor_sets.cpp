@@ -58,27 +58,21 @@ void compare_states(std::span<const TensorSet> sets, std::vector<std::string>& l
               str(other.tensors.path(), ": ", name, " is missing, but present in the other moment"));
 }
 
-// Checks a model folder, which may be published by others: it matches if a run could start from it.
+// Checks a model or adapter folder, which may be published by others: it matches if a run could start from
+// it.
 std::vector<std::string> published_mismatches(const TensorSets& sets) {
   Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
+  const Model model(sets.config(), tables);
   try {
-    PublishedWeights(sets.path(), Model(sets.config(), tables), sets.config().vocab);
+    if (sets.has_adapters())
+      AdapterFolder(sets.path(), model);
+    else
+      PublishedWeights(sets.path(), model, sets.config().vocab);
   } catch (const Error& error) {
     return {error.what()};
   }
   return {};
 }
-
-std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
-  Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
-  try {
-    AdapterFolder(sets.path(), Model(sets.config(), tables));
-  } catch (const Error& error) {
-    return {error.what()};
-  }
-  return {};
-}
-
 }  // namespace
 
 fs::path folder_meant(const std::string& given) {
@@ -122,9 +116,9 @@ std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {
 }
 
 std::vector<std::string> mismatches(const TensorSets& sets) {
-  if (!sets.state()) return sets.has_adapters() ? adapter_mismatches(sets) : published_mismatches(sets);
+  if (!sets.state()) return published_mismatches(sets);
   std::vector<std::string> lines =
-      sets.has_adapters() ? adapter_mismatches(sets) : std::vector<std::string>{};
+      sets.has_adapters() ? published_mismatches(sets) : std::vector<std::string>{};
   Shapes model;
   if (sets.has_adapters())
     for (const auto& [name, entry] : sets.sets().front().entries) model[name] = entry->shape;

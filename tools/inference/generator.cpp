@@ -293,29 +293,22 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
             .texts = rows,
             .text_boundaries = inputs_.slice(boundaries_at, boundaries_at + 4 * texts).view({texts, 4})};
   if (!images.empty()) c.images.rows = inputs_.slice(image_inputs_at(), image_inputs_at() + images.shape[0]);
-  Model& model = weights_.model();
-  const int first = model.embedding_layer(), last = model.layer_count() - 1;
-  Tensor x = x_.slice(0, tokens), y = y_.slice(0, tokens);
-  for (int i = first; i < last; ++i) {
-    const ArenaScope scope(saved_);
-    const int next = i + 1 < last || output != Output::none ? i + 1 : kNoLayer;
-    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, i == first ? images : x);
-    weights_.release(i, next, stream);
-    std::swap(x, y);
-  }
-  if (output == Output::none) return;
+  const int last = weights_.model().layer_count() - 1;
+  const Tensor x = weights_.forward(c, {.first = weights_.model().embedding_layer(),
+                                        .end = last,
+                                        .next = output == Output::none ? kNoLayer : last,
+                                        .rows = {.tokens = tokens},
+                                        .input = images,
+                                        .buffers = {x_, y_}});
   if (output == Output::logits) {
     c.logits = logits_.slice(0, texts);
-    x = x.slice(tokens - texts, tokens);  // the last rows: texts of one row each, or one text of several
-  } else {
-    c.states = states_.slice(0, tokens);
-  }
-  model.layer(last).forward(c, weights_.acquire(last, kNoLayer, stream), {}, x);
-  weights_.release(last, kNoLayer, stream);
-  if (output == Output::logits)
+    weights_.head(c, x.slice(tokens - texts, tokens));  // texts of one row each, or one text of several
     copy(stream, pass_logits_.slice(0, texts), c.logits);
-  else
+  } else if (output == Output::states) {
+    c.states = states_.slice(0, tokens);
+    weights_.head(c, x);
     copy(stream, host_states_.slice(0, tokens), c.states);
+  }
 }
 
 }  // namespace flatshard

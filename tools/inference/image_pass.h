@@ -26,7 +26,7 @@ class ImagePass {
 
  private:
   const VisionConfig& vision() const { return *weights_.model().config().vision; }
-  void forward(Stream& stream, Arena& scratch, Arena& saved);
+  Tensor forward(Stream& stream, Arena& scratch, Arena& saved);
 
   ModelWeights& weights_;
   DType dtype_;

@@ -189,17 +189,13 @@ void LossMeter::run_pass(Stream& stream, int64_t documents, int64_t image_rows) 
             .losses = losses_,
             .dtype = dtype_};
   if (image_rows > 0) c.images.rows = in.image_rows.slice(0, image_rows);
-  Model& model = weights_.model();
-  const int first = model.embedding_layer();
-  Tensor x = image_rows > 0 ? image_rows_.slice(0, image_rows) : Tensor{}, y = y_, other = x_;
-  for (int i = first; i < model.layer_count(); ++i) {
-    const ArenaScope scope(saved_);
-    const int next = i + 1 < model.layer_count() ? i + 1 : kNoLayer;
-    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, x);
-    weights_.release(i, next, stream);
-    x = y;
-    std::swap(y, other);
-  }
+  const int last = weights_.model().layer_count() - 1;
+  weights_.head(c, weights_.forward(c, {.first = weights_.model().embedding_layer(),
+                                        .end = last,
+                                        .next = last,
+                                        .rows = {.tokens = seq_len_},
+                                        .input = image_rows > 0 ? image_rows_.slice(0, image_rows) : Tensor{},
+                                        .buffers = {x_, y_}}));
   copy(stream, host_losses_, losses_);
 }
 

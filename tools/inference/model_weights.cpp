@@ -88,6 +88,27 @@ ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config,
   streams.sync_all();
 }
 
+Tensor ModelWeights::forward(Context& c, const Layers& layers) {
+  Tensor x = layers.input;
+  for (int i = layers.first; i < layers.end; ++i) {
+    const ArenaScope scope(c.saved);
+    const int next = i + 1 < layers.end ? i + 1 : layers.next;
+    const Tensor& buffer = layers.buffers[static_cast<size_t>(i - layers.first) % 2];
+    const Tensor y = buffer.beginning(model().output(i, layers.rows));
+    model().layer(i).forward(c, acquire(i, next, c.stream), y, x);
+    release(i, next, c.stream);
+    x = y;
+  }
+  return x;
+}
+
+void ModelWeights::head(Context& c, const Tensor& x) {
+  const ArenaScope scope(c.saved);
+  const int last = model().layer_count() - 1;
+  model().layer(last).forward(c, acquire(last, kNoLayer, c.stream), {}, x);
+  release(last, kNoLayer, c.stream);
+}
+
 ParamView ModelWeights::acquire(int layer, int next, Stream& stream) {
   if (resident_) return resident_->view(layer);
   if (stream.planning())

@@ -4,6 +4,7 @@
 // this layer and the one before it compute. So a model may be larger than the memory of a device. The values
 // are the same.
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -26,12 +27,25 @@ class ModelWeights {
   const Model& model() const { return resident_ ? resident_->model() : sharded_->model; }
   int64_t bytes() const { return resident_ ? resident_->bytes() : sharded_->memory.peak(); }
 
-  // The parameters of a layer, valid until it is released. `next` is the layer that follows in the pass,
-  // which is gathered in the meantime, or kNoLayer. A planning stream gets tensors without memory.
+  // Consecutive layers of a pass. The first of them reads `input`; each writes its output into one of two
+  // buffers, which are large enough for that of any layer. `next` follows, or kNoLayer: it is gathered in the
+  // meantime.
+  struct Layers {
+    int first, end, next;
+    RowCounts rows;
+    Tensor input;
+    std::array<Tensor, 2> buffers;
+  };
+  // Runs the layers, and returns the output of the last. On a planning stream weights have no memory.
+  Tensor forward(Context& c, const Layers& layers);
+  // Runs the head, which ends a pass.
+  void head(Context& c, const Tensor& x);
+
+ private:
+  // The parameters of a layer, valid until it is released. `next` is the layer that follows in the pass.
   ParamView acquire(int layer, int next, Stream& stream);
   void release(int layer, int next, Stream& stream);
 
- private:
   struct OwnedCommunicators {
     OwnedCommunicators(World& world, Device device);
     Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }

@@ -94,12 +94,6 @@ std::string significant(double value) {
   return std::move(out).str();
 }
 
-std::string decimals(double value, int count) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(count) << value;
-  return std::move(out).str();
-}
-
 }  // namespace
 
 double cosine_distance(const std::vector<double>& a, const std::vector<double>& b) {
@@ -187,13 +181,12 @@ std::string similarity_csv(const std::vector<PromptRecord>& records,
              ',';
     }
     csv += quoted_field(record.question) + ',' + quoted_field(answers[i].answer) + ',' +
-           quoted_field(record.reference.value_or("")) + ',' + decimals(answers[i].score, 6) + ',' +
+           quoted_field(record.reference.value_or("")) + ',' + fixed(answers[i].score, 6) + ',' +
            (answers[i].exact ? '1' : '0') + '\n';
   }
   return csv + "average_semantic_similarity_score" + std::string(labels.size() + 3, ',') +
-         decimals(average_score(answers), 6) + ',' +
-         decimals(static_cast<double>(exact_answers(answers)) / static_cast<double>(answers.size()), 6) +
-         '\n';
+         fixed(average_score(answers), 6) + ',' +
+         fixed(static_cast<double>(exact_answers(answers)) / static_cast<double>(answers.size()), 6) + '\n';
 }
 
 }  // namespace flatshard
