@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 
 namespace flatshard {
 namespace {
@@ -110,18 +111,11 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> start, int64_t f
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
-  const auto in_this_file = [&](auto&& work) {
-    try {
-      return work();
-    } catch (const Error& error) {
-      throw Error(path + ": " + error.what(), error.where);
-    }
-  };
   std::vector<std::byte> start(std::min(kLengthBytes, static_cast<size_t>(file_.size())));
   file_.read(0, std::ssize(start), start.data());
-  start.resize(in_this_file([&] { return safetensors_header_bytes(start, file_.size()); }));
+  start.resize(with_place(path, [&] { return safetensors_header_bytes(start, file_.size()); }));
   file_.read(0, std::ssize(start), start.data());
-  content_ = in_this_file([&] { return parse_safetensors(start, file_.size()); });
+  content_ = with_place(path, [&] { return parse_safetensors(start, file_.size()); });
   for (size_t i = 0; i < entries().size(); ++i) {
     content_.entries[i].bytes.file = &file_;
     by_name_[entries()[i].name] = i;

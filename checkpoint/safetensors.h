@@ -1,6 +1,6 @@
 #pragma once
 // safetensors files: a length N of 8 bytes (little-endian), a JSON header of N bytes with the name, dtype,
-// shape and offsets of every tensor (json.h), then the tensors' bytes without gaps to the end of the file.
+// shape and offsets of every tensor, then the tensors' bytes without gaps to the end of the file.
 //
 // The reader trusts nothing. A file that is truncated, too long, not UTF-8 or not JSON, or whose tensors
 // overlap, leave gaps or do not have the size of their shape, causes an Error that names file, tensor and
@@ -10,18 +10,58 @@
 // computes the same layout, one creates the file, and all write their ranges. The caller commits the file by
 // renaming it.
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checksums.h"
-#include "checkpoint/safetensors_json.h"
 #include "runtime/dtype.h"
 #include "runtime/input_file.h"
 
 namespace flatshard {
+
+// ---- JSON ----
+// The header of a file
+//   {"__metadata__":{"key":"value",...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
+// and the index of several files
+//   {"metadata":{"total_size":24},"weight_map":{"name":"model-00001-of-00002.safetensors",...}}
+// Parsing checks only the syntax: UTF-8, no duplicate names, no unknown members in a header, at most 64
+// dimensions, and whole numbers from 0 to 2^64 - 1. It takes at most O(n log n) time, because files are
+// untrusted. The functions below and tensor_folder.h check the meaning.
+
+struct SafetensorsHeader {
+  struct Tensor {
+    std::string name, dtype;
+    std::vector<uint64_t> shape;
+    std::array<uint64_t, 2> offsets{};  // begin and end in the data after the header
+  };
+  std::map<std::string, std::string> metadata;
+  std::vector<Tensor> tensors;
+};
+
+// The Error for a bad header does not name the file; the caller adds the name.
+SafetensorsHeader parse_safetensors_header(std::string_view text);
+
+// The header as compact JSON: metadata, if any, then the tensors in the order given.
+std::string to_json(const SafetensorsHeader& header);
+
+struct SafetensorsIndex {
+  std::optional<uint64_t> total_size;             // bytes of all tensors, if the file has it
+  std::map<std::string, std::string> weight_map;  // tensor -> file
+};
+
+// Parses an index like parse_safetensors_header(). Other metadata is ignored.
+SafetensorsIndex parse_safetensors_index(std::string_view text);
+
+// The index as JSON with line breaks, in the form that Hugging Face writes.
+std::string to_json(const SafetensorsIndex& index);
+
+// ---- files ----
 
 // The format's name of a dtype: F32, BF16, F16, I32, U8.
 std::string safetensors_name(DType dtype);

@@ -1,7 +1,6 @@
-#include "checkpoint/safetensors_json.h"
-
 #include <cmath>
 
+#include "checkpoint/safetensors.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/utf8.h"

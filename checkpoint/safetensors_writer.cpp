@@ -17,20 +17,9 @@ namespace {
 constexpr int64_t kWorthBeginning = int64_t{1} << 20;  // fewest bytes for which writeback is started early
 
 // The order of dtypes in a file: widest first, in reverse of the format's own order.
-int rank_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0;
-    case DType::i32:
-      return 1;
-    case DType::bf16:
-      return 2;
-    case DType::f16:
-      return 3;
-    case DType::u8:
-      return 4;
-  }
-  return 5;
+int64_t rank_of(DType dtype) {
+  constexpr DType kOrder[] = {DType::f32, DType::i32, DType::bf16, DType::f16, DType::u8};
+  return std::find(std::begin(kOrder), std::end(kOrder), dtype) - std::begin(kOrder);
 }
 
 int64_t element_count(const SafetensorsSpec& spec) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
 
@@ -15,11 +16,7 @@ constexpr char kExtension[] = ".safetensors", kIndexExtension[] = ".safetensors.
 
 SafetensorsIndex read_index(const std::string& path) {
   const std::string text = read_whole_file(path, static_cast<int64_t>(SafetensorsFile::kMaxHeaderBytes));
-  try {
-    return parse_safetensors_index(text);
-  } catch (const Error& error) {
-    throw Error(path + ": " + error.what(), error.where);
-  }
+  return with_place(path, [&] { return parse_safetensors_index(text); });
 }
 
 // Returns whether this is the name of a file in the folder itself.
