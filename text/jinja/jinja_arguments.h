@@ -2,6 +2,7 @@
 // The arguments of a call, and the built-in functions' parameters that they are bound to.
 
 #include <cassert>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,5 +39,13 @@ class BoundArguments {
   std::vector<const char*> parameters_;
   std::vector<JinjaValue> values_;
 };
+
+// Built-in functions by name: filters, or the methods of a type. `apply` gets the subject of the filter, or
+// the object of the method, and the arguments for these parameters.
+struct JinjaBuiltin {
+  std::vector<const char*> parameters;
+  JinjaValue (*apply)(const JinjaValue& subject, const BoundArguments& arguments);
+};
+using JinjaBuiltins = std::map<std::string, JinjaBuiltin>;
 
 }  // namespace flatshard

@@ -16,11 +16,6 @@ namespace {
 using V = JinjaValue;
 using A = BoundArguments;
 
-struct Filter {
-  std::vector<const char*> parameters;
-  JinjaValue (*apply)(const JinjaValue& subject, const BoundArguments& arguments);
-};
-
 V generator(V::Items items) { return jinja_list(JinjaList::Form::generator, std::move(items)); }
 
 // Returns a member of a member: "a.b.0".
@@ -243,52 +238,49 @@ V trim(const V& subject, const A& a) {
   return jinja_method("strip", jinja_str(subject), {{a.find(0) ? *a.find(0) : V()}, {}});
 }
 
-const std::map<std::string, Filter>& filters() {
-  static const std::map<std::string, Filter> all{
-      {"abs",
-       {{},
-        [](const V& v, const A&) {
-          return v.is(JinjaKind::number) ? V(std::abs(v.number())) : V(std::abs(v.integer()));
-        }}},
-      {"capitalize", {{}, capitalize}},
-      {"count", {{}, [](const V& v, const A&) { return V(v.length()); }}},
-      {"default",
-       {{"default_value", "boolean"},
-        [](const V& v, const A& a) {
-          if (!v.is(JinjaKind::undefined) && (v.truth() || !a.truth(1))) return v;
-          return a.find(0) == nullptr ? V(SourcedText()) : *a.find(0);
-        }}},
-      {"dictsort", {{"case_sensitive", "by", "reverse"}, dictsort}},
-      {"first", {{}, first}},
-      {"float", {{"default"}, to_float}},
-      {"indent", {{"width", "first", "blank"}, indent}},
-      {"int", {{"default", "base"}, to_integer}},
-      {"items",
-       {{},
-        [](const V& v, const A&) {
-          if (v.is(JinjaKind::undefined)) return generator({});
-          return generator(jinja_method("items", v.dict().pairs.empty() ? V::dict({}) : v, {}).items());
-        }}},
-      {"join", {{"d", "attribute"}, join}},
-      {"last", {{}, last}},
-      {"length", {{}, [](const V& v, const A&) { return V(v.length()); }}},
-      {"list", {{}, [](const V& v, const A&) { return V::list(v.items()); }}},
-      {"lower", {{}, [](const V& v, const A&) { return V(lower(jinja_str(v))); }}},
-      {"replace", {{"old", "new", "count"}, replace}},
-      {"reverse", {{}, reverse}},
-      {"max", {{"case_sensitive", "attribute"}, [](const V& v, const A& a) { return extreme(v, a, 1); }}},
-      {"min", {{"case_sensitive", "attribute"}, [](const V& v, const A& a) { return extreme(v, a, -1); }}},
-      {"safe", {{}, safe}},
-      {"sort", {{"reverse", "case_sensitive", "attribute"}, sort}},
-      {"string", {{}, [](const V& v, const A&) { return V(jinja_str(v)); }}},
-      {"title", {{}, title}},
-      {"tojson", {{"ensure_ascii", "indent", "separators", "sort_keys"}, tojson}},
-      {"trim", {{"chars"}, trim}},
-      {"unique", {{"case_sensitive", "attribute"}, unique}},
-      {"upper", {{}, [](const V& v, const A&) { return V(upper(jinja_str(v))); }}},
-  };
-  return all;
-}
+const JinjaBuiltins kFilters{
+    {"abs",
+     {{},
+      [](const V& v, const A&) {
+        return v.is(JinjaKind::number) ? V(std::abs(v.number())) : V(std::abs(v.integer()));
+      }}},
+    {"capitalize", {{}, capitalize}},
+    {"count", {{}, [](const V& v, const A&) { return V(v.length()); }}},
+    {"default",
+     {{"default_value", "boolean"},
+      [](const V& v, const A& a) {
+        if (!v.is(JinjaKind::undefined) && (v.truth() || !a.truth(1))) return v;
+        return a.find(0) == nullptr ? V(SourcedText()) : *a.find(0);
+      }}},
+    {"dictsort", {{"case_sensitive", "by", "reverse"}, dictsort}},
+    {"first", {{}, first}},
+    {"float", {{"default"}, to_float}},
+    {"indent", {{"width", "first", "blank"}, indent}},
+    {"int", {{"default", "base"}, to_integer}},
+    {"items",
+     {{},
+      [](const V& v, const A&) {
+        if (v.is(JinjaKind::undefined)) return generator({});
+        return generator(jinja_method("items", v.dict().pairs.empty() ? V::dict({}) : v, {}).items());
+      }}},
+    {"join", {{"d", "attribute"}, join}},
+    {"last", {{}, last}},
+    {"length", {{}, [](const V& v, const A&) { return V(v.length()); }}},
+    {"list", {{}, [](const V& v, const A&) { return V::list(v.items()); }}},
+    {"lower", {{}, [](const V& v, const A&) { return V(lower(jinja_str(v))); }}},
+    {"replace", {{"old", "new", "count"}, replace}},
+    {"reverse", {{}, reverse}},
+    {"max", {{"case_sensitive", "attribute"}, [](const V& v, const A& a) { return extreme(v, a, 1); }}},
+    {"min", {{"case_sensitive", "attribute"}, [](const V& v, const A& a) { return extreme(v, a, -1); }}},
+    {"safe", {{}, safe}},
+    {"sort", {{"reverse", "case_sensitive", "attribute"}, sort}},
+    {"string", {{}, [](const V& v, const A&) { return V(jinja_str(v)); }}},
+    {"title", {{}, title}},
+    {"tojson", {{"ensure_ascii", "indent", "separators", "sort_keys"}, tojson}},
+    {"trim", {{"chars"}, trim}},
+    {"unique", {{"case_sensitive", "attribute"}, unique}},
+    {"upper", {{}, [](const V& v, const A&) { return V(upper(jinja_str(v))); }}},
+};
 
 JinjaArguments rest_of(const JinjaArguments& arguments, size_t first) {
   JinjaArguments rest = arguments;
@@ -337,8 +329,8 @@ JinjaValue jinja_filter(const std::string& name, const JinjaValue& subject, cons
   if (name == "select" || name == "reject") return select(subject, arguments, false, name == "select");
   if (name == "selectattr" || name == "rejectattr")
     return select(subject, arguments, true, name == "selectattr");
-  const auto found = filters().find(name == "d" ? "default" : name);
-  check(found != filters().end(), "the filter '", name, "' is not supported");
+  const auto found = kFilters.find(name == "d" ? "default" : name);
+  check(found != kFilters.end(), "the filter '", name, "' is not supported");
   return found->second.apply(subject, A(name, arguments, found->second.parameters));
 }
 

@@ -1,8 +1,7 @@
-#include "text/jinja/jinja_globals.h"
-
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "text/jinja/jinja_operations.h"
 #include "text/jinja/jinja_print.h"
 #include "text/jinja/template_date.h"
 

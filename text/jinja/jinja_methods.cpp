@@ -12,11 +12,8 @@
 namespace flatshard {
 namespace {
 
-struct Method {
-  std::vector<const char*> parameters;
-  JinjaValue (*call)(const JinjaValue& object, const BoundArguments& arguments);
-};
-using Methods = std::map<std::string, Method>;
+using V = JinjaValue;
+using A = BoundArguments;
 
 template <bool kLeft, bool kRight>
 JinjaValue strip(const JinjaValue& object, const BoundArguments& arguments) {
@@ -164,65 +161,59 @@ int64_t code_points_before(const std::string& bytes, size_t at) {
                           : static_cast<int64_t>(count_code_points(std::string_view(bytes).substr(0, at)));
 }
 
-const Methods& text_methods() {
-  using V = JinjaValue;
-  using A = BoundArguments;
-  static const Methods methods{
-      {"strip", {{"chars"}, strip<true, true>}},
-      {"lstrip", {{"chars"}, strip<true, false>}},
-      {"rstrip", {{"chars"}, strip<false, true>}},
-      {"split", {{"sep", "maxsplit"}, [](const V& v, const A& a) { return split(v, a, false); }}},
-      {"rsplit", {{"sep", "maxsplit"}, [](const V& v, const A& a) { return split(v, a, true); }}},
-      {"splitlines", {{"keepends"}, lines}},
-      {"join", {{"iterable"}, joined}},
-      {"title", {{}, title}},
-      {"upper", {{}, [](const V& v, const A&) { return V(upper(v.text())); }}},
-      {"lower", {{}, [](const V& v, const A&) { return V(lower(v.text())); }}},
-      {"capitalize", {{}, [](const V& v, const A&) { return jinja_filter("capitalize", v, {}); }}},
-      {"replace",
-       {{"old", "new", "count"},
-        [](const V& v, const A& a) {
-          return jinja_filter("replace", v, {{a.required(0), a.required(1), a.integer(2, -1)}, {}});
-        }}},
-      {"startswith",
-       {{"prefix"},
-        [](const V& v, const A& a) {
-          return any_part(a.required(0),
-                          [&](const std::string& part) { return v.bytes().starts_with(part); });
-        }}},
-      {"endswith",
-       {{"suffix"},
-        [](const V& v, const A& a) {
-          return any_part(a.required(0), [&](const std::string& part) { return v.bytes().ends_with(part); });
-        }}},
-      {"find",
-       {{"sub"},
-        [](const V& v, const A& a) {
-          return V(code_points_before(v.bytes(), find_part(v.bytes(), a.required(0).bytes())));
-        }}},
-      {"rfind",
-       {{"sub"},
-        [](const V& v, const A& a) {
-          return V(code_points_before(v.bytes(), v.bytes().rfind(short_part(a.required(0).bytes()))));
-        }}},
-      {"count",
-       {{"sub"},
-        [](const V& v, const A& a) {
-          const std::string& part = a.required(0).bytes();
-          int64_t count = part.empty() ? v.length() + 1 : 0;
-          for (size_t at = find_part(v.bytes(), part); !part.empty() && at != std::string::npos; ++count)
-            at = find_part(v.bytes(), part, at + part.size());
-          return V(count);
-        }}},
-      {"isdigit",
-       {{},
-        [](const V& v, const A&) {
-          check(v.length() == std::ssize(v.bytes()), "isdigit of text outside ASCII is not supported");
-          return V(!v.bytes().empty() && v.bytes().find_first_not_of("0123456789") == std::string::npos);
-        }}},
-  };
-  return methods;
-}
+const JinjaBuiltins kTextMethods{
+    {"strip", {{"chars"}, strip<true, true>}},
+    {"lstrip", {{"chars"}, strip<true, false>}},
+    {"rstrip", {{"chars"}, strip<false, true>}},
+    {"split", {{"sep", "maxsplit"}, [](const V& v, const A& a) { return split(v, a, false); }}},
+    {"rsplit", {{"sep", "maxsplit"}, [](const V& v, const A& a) { return split(v, a, true); }}},
+    {"splitlines", {{"keepends"}, lines}},
+    {"join", {{"iterable"}, joined}},
+    {"title", {{}, title}},
+    {"upper", {{}, [](const V& v, const A&) { return V(upper(v.text())); }}},
+    {"lower", {{}, [](const V& v, const A&) { return V(lower(v.text())); }}},
+    {"capitalize", {{}, [](const V& v, const A&) { return jinja_filter("capitalize", v, {}); }}},
+    {"replace",
+     {{"old", "new", "count"},
+      [](const V& v, const A& a) {
+        return jinja_filter("replace", v, {{a.required(0), a.required(1), a.integer(2, -1)}, {}});
+      }}},
+    {"startswith",
+     {{"prefix"},
+      [](const V& v, const A& a) {
+        return any_part(a.required(0), [&](const std::string& part) { return v.bytes().starts_with(part); });
+      }}},
+    {"endswith",
+     {{"suffix"},
+      [](const V& v, const A& a) {
+        return any_part(a.required(0), [&](const std::string& part) { return v.bytes().ends_with(part); });
+      }}},
+    {"find",
+     {{"sub"},
+      [](const V& v, const A& a) {
+        return V(code_points_before(v.bytes(), find_part(v.bytes(), a.required(0).bytes())));
+      }}},
+    {"rfind",
+     {{"sub"},
+      [](const V& v, const A& a) {
+        return V(code_points_before(v.bytes(), v.bytes().rfind(short_part(a.required(0).bytes()))));
+      }}},
+    {"count",
+     {{"sub"},
+      [](const V& v, const A& a) {
+        const std::string& part = a.required(0).bytes();
+        int64_t count = part.empty() ? v.length() + 1 : 0;
+        for (size_t at = find_part(v.bytes(), part); !part.empty() && at != std::string::npos; ++count)
+          at = find_part(v.bytes(), part, at + part.size());
+        return V(count);
+      }}},
+    {"isdigit",
+     {{},
+      [](const V& v, const A&) {
+        check(v.length() == std::ssize(v.bytes()), "isdigit of text outside ASCII is not supported");
+        return V(!v.bytes().empty() && v.bytes().find_first_not_of("0123456789") == std::string::npos);
+      }}},
+};
 
 JinjaValue pairs_as(const JinjaValue& dict, int part) {
   JinjaValue::Items items;
@@ -231,53 +222,43 @@ JinjaValue pairs_as(const JinjaValue& dict, int part) {
   return jinja_list(JinjaList::Form::view, std::move(items));
 }
 
-const Methods& dict_methods() {
-  using V = JinjaValue;
-  using A = BoundArguments;
-  static const Methods methods{
-      {"keys", {{}, [](const V& v, const A&) { return pairs_as(v, 0); }}},
-      {"values", {{}, [](const V& v, const A&) { return pairs_as(v, 1); }}},
-      {"items", {{}, [](const V& v, const A&) { return pairs_as(v, 2); }}},
-      {"copy", {{}, [](const V& v, const A&) { return v; }}},
-      {"get",
-       {{"key", "default"},
-        [](const V& v, const A& a) {
-          const V* found = v.dict().find(a.required(0));
-          return found != nullptr ? *found : a.find(1) != nullptr ? *a.find(1) : V();
-        }}},
-  };
-  return methods;
-}
+const JinjaBuiltins kDictMethods{
+    {"keys", {{}, [](const V& v, const A&) { return pairs_as(v, 0); }}},
+    {"values", {{}, [](const V& v, const A&) { return pairs_as(v, 1); }}},
+    {"items", {{}, [](const V& v, const A&) { return pairs_as(v, 2); }}},
+    {"copy", {{}, [](const V& v, const A&) { return v; }}},
+    {"get",
+     {{"key", "default"},
+      [](const V& v, const A& a) {
+        const V* found = v.dict().find(a.required(0));
+        return found != nullptr ? *found : a.find(1) != nullptr ? *a.find(1) : V();
+      }}},
+};
 
-const Methods& list_methods() {
-  using V = JinjaValue;
-  using A = BoundArguments;
-  static const Methods methods{
-      {"index",
-       {{"value"},
-        [](const V& v, const A& a) {
-          const V::Items& items = v.list().values;
-          const auto found = std::find_if(items.begin(), items.end(),
-                                          [&](const V& item) { return jinja_equal(item, a.required(0)); });
-          check(found != items.end(), "list.index() finds no such item");
-          return V(int64_t{found - items.begin()});
-        }}},
-      {"count",
-       {{"value"},
-        [](const V& v, const A& a) {
-          const V::Items& items = v.list().values;
-          return V(static_cast<int64_t>(std::count_if(
-              items.begin(), items.end(), [&](const V& item) { return jinja_equal(item, a.required(0)); })));
-        }}},
-      {"copy", {{}, [](const V& v, const A&) { return v; }}},
-  };
-  return methods;
-}
+const JinjaBuiltins kListMethods{
+    {"index",
+     {{"value"},
+      [](const V& v, const A& a) {
+        const V::Items& items = v.list().values;
+        const auto found = std::find_if(items.begin(), items.end(),
+                                        [&](const V& item) { return jinja_equal(item, a.required(0)); });
+        check(found != items.end(), "list.index() finds no such item");
+        return V(int64_t{found - items.begin()});
+      }}},
+    {"count",
+     {{"value"},
+      [](const V& v, const A& a) {
+        const V::Items& items = v.list().values;
+        return V(static_cast<int64_t>(std::count_if(
+            items.begin(), items.end(), [&](const V& item) { return jinja_equal(item, a.required(0)); })));
+      }}},
+    {"copy", {{}, [](const V& v, const A&) { return v; }}},
+};
 
-const Methods* methods_of(const JinjaValue& object) {
-  if (object.is(JinjaKind::text)) return &text_methods();
-  if (object.is(JinjaKind::dict)) return &dict_methods();
-  return object.is(JinjaKind::list) ? &list_methods() : nullptr;
+const JinjaBuiltins* methods_of(const JinjaValue& object) {
+  if (object.is(JinjaKind::text)) return &kTextMethods;
+  if (object.is(JinjaKind::dict)) return &kDictMethods;
+  return object.is(JinjaKind::list) ? &kListMethods : nullptr;
 }
 
 bool changes_its_object(const JinjaValue& object, const std::string& name) {
@@ -295,7 +276,7 @@ bool is_format(const JinjaValue& object, const std::string& name) {
 }  // namespace
 
 bool has_jinja_method(const JinjaValue& object, const std::string& name) {
-  const Methods* methods = methods_of(object);
+  const JinjaBuiltins* methods = methods_of(object);
   return methods != nullptr &&
          (methods->contains(name) || is_format(object, name) || changes_its_object(object, name));
 }
@@ -304,10 +285,10 @@ JinjaValue jinja_method(const std::string& name, const JinjaValue& object, const
   check(!changes_its_object(object, name), object.type(), '.', name,
         "() is not allowed: templates cannot change a ", object.type());
   if (is_format(object, name)) return format(object, arguments);
-  const Methods* methods = methods_of(object);
+  const JinjaBuiltins* methods = methods_of(object);
   const auto found = methods->find(name);
   const std::string function = str(object.type(), '.', name, "()");
-  return found->second.call(object, BoundArguments(function, arguments, found->second.parameters));
+  return found->second.apply(object, BoundArguments(function, arguments, found->second.parameters));
 }
 
 }  // namespace flatshard

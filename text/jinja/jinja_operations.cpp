@@ -177,7 +177,6 @@ JinjaValue jinja_slice(const JinjaValue& object, std::optional<int64_t> begin, s
     const std::vector<size_t> chosen = sliced(std::ssize(bounds) - 1, begin, end, step);
     if (chosen.empty()) return SourcedText();
     if (step.value_or(1) == 1) return object.text().slice(bounds[chosen.front()], bounds[chosen.back() + 1]);
-    if (*step == -1) return object.text().slice(bounds[chosen.back()], bounds[chosen.front() + 1]).reversed();
     SourcedText text;
     for (const size_t at : chosen) text.append(object.text(), bounds[at], bounds[at + 1]);
     return text;
@@ -224,6 +223,17 @@ bool jinja_contains(const JinjaValue& container, const JinjaValue& value) {
   const JinjaValue::Items items = container.items();
   return std::any_of(items.begin(), items.end(),
                      [&](const JinjaValue& item) { return jinja_equal(item, value); });
+}
+
+bool jinja_compare(const std::string& op, const JinjaValue& left, const JinjaValue& right) {
+  if (op == "==") return jinja_equal(left, right);
+  if (op == "!=") return !jinja_equal(left, right);
+  if (op == "in") return jinja_contains(right, left);
+  if (op == "not in") return !jinja_contains(right, left);
+  const int order = jinja_order(left, right);
+  if (op == "<") return order < 0;
+  if (op == "<=") return order <= 0;
+  return op == ">" ? order > 0 : order >= 0;
 }
 
 }  // namespace flatshard

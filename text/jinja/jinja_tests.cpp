@@ -9,80 +9,51 @@ namespace flatshard {
 namespace {
 
 using V = JinjaValue;
-using A = BoundArguments;
 
-struct Test {
-  std::vector<const char*> parameters;
-  bool (*holds)(const JinjaValue& subject, const BoundArguments& arguments);
-};
+// The tests that are operators, under all their names.
+const std::map<std::string, const char*> kOperators{
+    {"!=", "!="}, {"<", "<"},        {"<=", "<="}, {"==", "=="},         {">", ">"},  {">=", ">="},
+    {"eq", "=="}, {"equalto", "=="}, {"ge", ">="}, {"greaterthan", ">"}, {"gt", ">"}, {"in", "in"},
+    {"le", "<="}, {"lessthan", "<"}, {"lt", "<"},  {"ne", "!="}};
+
+// The tests that ask for a kind of value.
+const std::map<std::string, JinjaKind> kKinds{
+    {"boolean", JinjaKind::boolean}, {"callable", JinjaKind::function},  {"float", JinjaKind::number},
+    {"integer", JinjaKind::integer}, {"mapping", JinjaKind::dict},       {"none", JinjaKind::none},
+    {"string", JinjaKind::text},     {"undefined", JinjaKind::undefined}};
 
 bool is_form(const V& value, JinjaList::Form most) {
   return value.is(JinjaKind::list) && value.list().form <= most;
 }
 
-bool equal(const V& v, const A& a) { return jinja_equal(v, a.required(0)); }
-bool not_equal(const V& v, const A& a) { return !equal(v, a); }
-bool less(const V& v, const A& a) { return jinja_order(v, a.required(0)) < 0; }
-bool less_or_equal(const V& v, const A& a) { return jinja_order(v, a.required(0)) <= 0; }
-bool greater(const V& v, const A& a) { return jinja_order(v, a.required(0)) > 0; }
-bool greater_or_equal(const V& v, const A& a) { return jinja_order(v, a.required(0)) >= 0; }
-
-bool is_iterable(const V& v, const A&) {
-  return v.is(JinjaKind::list) || v.is(JinjaKind::text) || v.is(JinjaKind::dict) ||
-         v.is(JinjaKind::undefined);
-}
-// Whether the value has a length and can be indexed.
-bool is_sequence(const V& v, const A&) {
-  return v.is(JinjaKind::text) || v.is(JinjaKind::dict) || v.is(JinjaKind::undefined) ||
-         is_form(v, JinjaList::Form::range);
+// Whether the value is of a kind that has a length and members, or counts as an empty one.
+bool is_collection(const V& v) {
+  return v.is(JinjaKind::text) || v.is(JinjaKind::dict) || v.is(JinjaKind::undefined);
 }
 
-const std::map<std::string, Test>& tests() {
-  static const std::map<std::string, Test> all{
-      {"!=", {{"other"}, not_equal}},
-      {"<", {{"other"}, less}},
-      {"<=", {{"other"}, less_or_equal}},
-      {"==", {{"other"}, equal}},
-      {">", {{"other"}, greater}},
-      {">=", {{"other"}, greater_or_equal}},
-      {"boolean", {{}, [](const V& v, const A&) { return v.is(JinjaKind::boolean); }}},
-      {"callable", {{}, [](const V& v, const A&) { return v.is(JinjaKind::function); }}},
-      {"defined", {{}, [](const V& v, const A&) { return !v.is(JinjaKind::undefined); }}},
-      {"divisibleby",
-       {{"num"}, [](const V& v, const A& a) { return jinja_binary("%", v, a.required(0)).number() == 0; }}},
-      {"eq", {{"other"}, equal}},
-      {"equalto", {{"other"}, equal}},
-      {"even", {{}, [](const V& v, const A&) { return v.integer() % 2 == 0; }}},
-      {"false", {{}, [](const V& v, const A&) { return v.is(JinjaKind::boolean) && !v.boolean(); }}},
-      {"float", {{}, [](const V& v, const A&) { return v.is(JinjaKind::number); }}},
-      {"ge", {{"other"}, greater_or_equal}},
-      {"greaterthan", {{"other"}, greater}},
-      {"gt", {{"other"}, greater}},
-      {"in", {{"seq"}, [](const V& v, const A& a) { return jinja_contains(a.required(0), v); }}},
-      {"integer", {{}, [](const V& v, const A&) { return v.is(JinjaKind::integer); }}},
-      {"iterable", {{}, is_iterable}},
-      {"le", {{"other"}, less_or_equal}},
-      {"lessthan", {{"other"}, less}},
-      {"lt", {{"other"}, less}},
-      {"mapping", {{}, [](const V& v, const A&) { return v.is(JinjaKind::dict); }}},
-      {"ne", {{"other"}, not_equal}},
-      {"none", {{}, [](const V& v, const A&) { return v.is(JinjaKind::none); }}},
-      {"number", {{}, [](const V& v, const A&) { return v.is_numeric(); }}},
-      {"odd", {{}, [](const V& v, const A&) { return v.integer() % 2 != 0; }}},
-      {"sequence", {{}, is_sequence}},
-      {"string", {{}, [](const V& v, const A&) { return v.is(JinjaKind::text); }}},
-      {"true", {{}, [](const V& v, const A&) { return v.is(JinjaKind::boolean) && v.boolean(); }}},
-      {"undefined", {{}, [](const V& v, const A&) { return v.is(JinjaKind::undefined); }}},
-  };
-  return all;
-}
+const std::map<std::string, bool (*)(const JinjaValue&)> kOthers{
+    {"defined", [](const V& v) { return !v.is(JinjaKind::undefined); }},
+    {"even", [](const V& v) { return v.integer() % 2 == 0; }},
+    {"false", [](const V& v) { return v.is(JinjaKind::boolean) && !v.boolean(); }},
+    {"iterable", [](const V& v) { return is_collection(v) || v.is(JinjaKind::list); }},
+    {"number", [](const V& v) { return v.is_numeric(); }},
+    {"odd", [](const V& v) { return v.integer() % 2 != 0; }},
+    {"sequence", [](const V& v) { return is_collection(v) || is_form(v, JinjaList::Form::range); }},
+    {"true", [](const V& v) { return v.is(JinjaKind::boolean) && v.boolean(); }}};
 
 }  // namespace
 
 bool jinja_test(const std::string& name, const JinjaValue& subject, const JinjaArguments& arguments) {
-  const auto found = tests().find(name);
-  check(found != tests().end(), "the test '", name, "' is not supported");
-  return found->second.holds(subject, A(name, arguments, found->second.parameters));
+  if (const auto found = kOperators.find(name); found != kOperators.end())
+    return jinja_compare(found->second, subject,
+                         BoundArguments(name, arguments, {name == "in" ? "seq" : "other"}).required(0));
+  if (name == "divisibleby")
+    return jinja_binary("%", subject, BoundArguments(name, arguments, {"num"}).required(0)).number() == 0;
+  const auto kind = kKinds.find(name);
+  const auto other = kOthers.find(name);
+  check(kind != kKinds.end() || other != kOthers.end(), "the test '", name, "' is not supported");
+  const BoundArguments none(name, arguments, {});  // an Error if there are any
+  return kind != kKinds.end() ? subject.is(kind->second) : other->second(subject);
 }
 
 }  // namespace flatshard

@@ -45,31 +45,10 @@ JinjaValue jinja_list(JinjaList::Form form, JinjaValue::Items items) {
 }
 
 const char* JinjaValue::type() const {
-  switch (kind()) {
-    case JinjaKind::undefined:
-      return "Undefined";
-    case JinjaKind::none:
-      return "None";
-    case JinjaKind::boolean:
-      return "bool";
-    case JinjaKind::integer:
-      return "int";
-    case JinjaKind::number:
-      return "float";
-    case JinjaKind::text:
-      return "str";
-    case JinjaKind::list: {
-      constexpr const char* kForms[] = {"list", "tuple", "range", "dictionary view", "generator"};
-      return kForms[static_cast<int>(list().form)];
-    }
-    case JinjaKind::dict:
-      return "dict";
-    case JinjaKind::name_space:
-      return "namespace";
-    case JinjaKind::function:
-      return "function";
-  }
-  return "";
+  constexpr const char* kForms[] = {"list", "tuple", "range", "dictionary view", "generator"};
+  constexpr const char* kTypes[] = {"Undefined", "None", "bool", "int",       "float",
+                                    "str",       "",     "dict", "namespace", "function"};
+  return is(JinjaKind::list) ? kForms[static_cast<size_t>(list().form)] : kTypes[data_.index()];
 }
 
 void JinjaValue::fail_kind() const {

@@ -82,22 +82,6 @@ SourcedText SourcedText::slice(size_t begin, size_t end) const {
   return part;
 }
 
-SourcedText SourcedText::reversed() const {
-  SourcedText text;
-  std::string part;
-  for (size_t i = runs_.size(); i-- > 0;) {
-    const size_t begin = i == 0 ? 0 : runs_[i - 1].end;
-    part.clear();
-    for (size_t end = runs_[i].end; end > begin;) {
-      const size_t at = last_character(std::string_view(bytes_).substr(0, end));
-      part.append(bytes_, at, end - at);
-      end = at;
-    }
-    text.add(part, runs_[i]);
-  }
-  return text;
-}
-
 size_t count_code_points(std::string_view text) {
   size_t count = 0;
   for (size_t at = 0; at < text.size(); at = after_code_point(text, at)) ++count;

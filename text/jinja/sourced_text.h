@@ -44,7 +44,6 @@ class SourcedText {
   void mark_markup() { is_markup_ = true; }
 
   SourcedText slice(size_t begin, size_t end) const;
-  SourcedText reversed() const;  // reverses code points
   // Calls to(code point, string), which appends the replacement of the code point to the string.
   template <class To>
   SourcedText mapped(To&& to) const {
