@@ -30,25 +30,18 @@ class Reader {
     return found;
   }
   bool is(size_t i, unsigned sets) const { return !ended(i) && (at(i).sets & sets) != 0; }
-  bool is_other(size_t i) const { return !ended(i) && (at(i).sets & (kSpace | kLetter | kNumber)) == 0; }
+  bool is_other(size_t i) const { return !ended(i) && (at(i).sets & kNoOther) == 0; }
 
-  // The end of the characters from `i` on that belong to the sets.
-  size_t skip(size_t i, unsigned sets) const {
+  // The end of the characters from `i` on that belong to the sets, or, if not `belong`, to none of them.
+  size_t skip(size_t i, unsigned sets, bool belong = true) const {
     while (!ended(i)) {
       const Character c = at(i);
-      if ((c.sets & sets) == 0) break;
+      if (((c.sets & sets) != 0) != belong) break;
       i = c.end;
     }
     return i;
   }
-  size_t skip_other(size_t i) const {
-    while (!ended(i)) {
-      const Character c = at(i);
-      if ((c.sets & (kSpace | kLetter | kNumber)) != 0) break;
-      i = c.end;
-    }
-    return i;
-  }
+  size_t skip_other(size_t i) const { return skip(i, kNoOther, false); }
 
   // The end of the match of \s+(?!\S)|\s+ at `at`, where white space begins.
   size_t space_end(size_t at) const {
@@ -73,6 +66,8 @@ class Reader {
   }
 
  private:
+  static constexpr unsigned kNoOther = kSpace | kLetter | kNumber;
+
   std::string_view text_;
   const uint8_t* sets_;
 };

@@ -1,8 +1,8 @@
 #pragma once
 // Regular expressions over UTF-8 text, in the syntax of tokenizer files (Oniguruma's): \s is Unicode
-// White_Space, and \w letters, marks, digits and connectors. regex_pcre2.cpp compiles them with PCRE2's
-// just-in-time compiler, after regex_syntax.h has rewritten them. In a build without PCRE2, regex_missing.cpp
-// has a constructor that throws an Error with the name of the package.
+// White_Space, and \w letters, marks, digits and connectors. regex_pcre2.cpp rewrites them for PCRE2 and
+// compiles them with its just-in-time compiler. In a build without PCRE2, regex_missing.cpp has a constructor
+// that throws an Error with the name of the package.
 
 #include <memory>
 #include <string>

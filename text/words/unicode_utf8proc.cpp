@@ -178,25 +178,17 @@ class FormTable {
   std::unique_ptr<uint8_t[]> bits_;
 };
 
+// The table of a form, which is made when it is first needed.
+template <NormalForm kForm>
+const FormTable& table_of() {
+  static const FormTable table(kForm);
+  return table;
+}
+
 const FormTable& form_table(NormalForm form) {
-  switch (form) {
-    case NormalForm::nfc: {
-      static const FormTable table(NormalForm::nfc);
-      return table;
-    }
-    case NormalForm::nfd: {
-      static const FormTable table(NormalForm::nfd);
-      return table;
-    }
-    case NormalForm::nfkc: {
-      static const FormTable table(NormalForm::nfkc);
-      return table;
-    }
-    default: {
-      static const FormTable table(NormalForm::nfkd);
-      return table;
-    }
-  }
+  constexpr std::array kTables{table_of<NormalForm::nfc>, table_of<NormalForm::nfd>,
+                               table_of<NormalForm::nfkc>, table_of<NormalForm::nfkd>};
+  return kTables[static_cast<size_t>(form)]();
 }
 
 size_t ascii_end(std::string_view text, size_t at) {
