@@ -50,7 +50,7 @@ target_include_directories(flatshard_runtime INTERFACE $<INSTALL_INTERFACE:${CMA
 target_compile_features(flatshard_runtime INTERFACE $<INSTALL_INTERFACE:cxx_std_20>)
 # Headers that need processor flags, CUDA, MPI or nlohmann-json are for the libraries' own sources.
 set(PRIVATE_HEADERS "/(simd|simd_math|tile_product|attention_(tile|forward|backward|sm90)|four_bit_decode|four_bit_encode|dynamic_encode|gelu_math|parallel_write|optimizer_range|row_blocks|\
-cuda_check|mpi_meeting|json|json_reader|image_parts|null_members|tokenizer_steps)\\.h$")
+cuda_check|mpi_meeting|json|json_reader|image_parts|null_members)\\.h$")
 foreach(folder runtime kernels comm model checkpoint text)
   cmake_path(GET folder PARENT_PATH parent)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flatshard/${parent} COMPONENT development

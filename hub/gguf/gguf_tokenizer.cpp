@@ -79,8 +79,7 @@ Source read_source(const std::string& folder) {
     TokenizerParts parts = parse_tokenizer_json(text, path);  // validates the text
     return {std::move(parts), parse_json<json>(text), path};
   }
-  for (const auto& [tokens, merges] :
-       {std::pair{"vocab.json", "merges.txt"}, std::pair{"encoder.json", "vocab.bpe"}}) {
+  for (const auto& [tokens, merges] : kGpt2Files) {
     const std::string tokens_path = str(folder, '/', tokens), merges_path = str(folder, '/', merges);
     if (!fs::exists(tokens_path)) continue;
     return {parse_gpt2_files(read_whole_file(tokens_path, kMostBytes), tokens_path,

@@ -182,8 +182,7 @@ Tokenizer::Tokenizer(const std::string& path) {
     data_ = std::make_unique<Data>(parse_tokenizer_json(json, json_path), names, json_path, hash_of({json}));
     return;
   }
-  for (const auto& [vocabulary_name, merges_name] :
-       {std::pair{"vocab.json", "merges.txt"}, std::pair{"encoder.json", "vocab.bpe"}}) {
+  for (const auto& [vocabulary_name, merges_name] : kGpt2Files) {
     const std::string vocabulary_path = str(path, '/', vocabulary_name),
                       merges_path = str(path, '/', merges_name);
     if (!fs::exists(vocabulary_path) || !fs::exists(merges_path)) continue;
@@ -201,10 +200,6 @@ Tokenizer::Tokenizer(const std::string& path) {
 }
 
 int64_t Tokenizer::vocab() const { return data_->vocab; }
-
-Encoding Tokenizer::encode(std::string_view text, bool add_special) const {
-  return encode(text, add_special, {});
-}
 
 Encoding Tokenizer::encode(std::string_view text, bool add_special, std::span<const TextRange> plain) const {
   const ValidText valid(text);

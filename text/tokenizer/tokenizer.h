@@ -40,12 +40,11 @@ class Tokenizer {
   int64_t vocab() const;  // one above the largest id
 
   // Each invalid sequence of bytes (utf8_front) is encoded as U+FFFD, as in Python's errors="replace". With
-  // `add_special`, includes the tokens that the post-processor adds, such as BOS. Throws an Error if the text
-  // has 4 GiB or more.
-  Encoding encode(std::string_view text, bool add_special = true) const;
-  // The same, but special tokens are not recognized if they touch one of the ranges `plain`, whose text is
-  // data. The ranges must be in ascending order.
-  Encoding encode(std::string_view text, bool add_special, std::span<const TextRange> plain) const;
+  // `add_special`, includes the tokens that the post-processor adds, such as BOS. Special tokens are not
+  // recognized if they touch one of the ranges `plain`, whose text is data; the ranges must be in ascending
+  // order. Throws an Error if the text has 4 GiB or more.
+  Encoding encode(std::string_view text, bool add_special = true,
+                  std::span<const TextRange> plain = {}) const;
 
   // Invalid UTF-8 and ids without a token become U+FFFD. `skip_special` omits special tokens.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;

@@ -5,6 +5,7 @@
 // `padding` are ignored, as transformers does. The files are untrusted.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "text/tokenizer/bpe.h"
@@ -32,6 +33,9 @@ struct TokenizerParts {
 // Reads a tokenizer.json.
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path);
 
+// The names of GPT-2's two files, the vocabulary and the merges.
+inline constexpr std::pair<const char*, const char*> kGpt2Files[] = {{"vocab.json", "merges.txt"},
+                                                                     {"encoder.json", "vocab.bpe"}};
 // Reads GPT-2's two files.
 TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
                                 std::string_view merges, const std::string& merges_path);
