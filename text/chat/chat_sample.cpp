@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/text.h"
 #include "text/chat/image_text.h"
 #include "text/chat/turn_finder.h"
@@ -167,11 +168,7 @@ std::vector<int32_t> ChatEncoder::prompt(const Conversation& conversation) const
 }
 
 ChatSample ChatEncoder::sample(const ChatRecord& record, const std::string& where) const {
-  try {
-    return encoded(record);
-  } catch (const Error& error) {
-    throw Error(where + ": " + error.what(), error.where);
-  }
+  return with_place(where, [&] { return encoded(record); });
 }
 
 // A prompt and a completion given as texts are formatted already: special tokens in them are recognized.
@@ -217,17 +214,23 @@ void ChatEncoder::train_turns(const Conversation& conversation, const Rendering&
                               const Tokens& whole, ChatSample& sample) const {
   std::vector<size_t> turns = turns_of_assistant(conversation);
   const size_t first = whole.has_bos ? 1 : 0;
-  TurnFinder finder(conversation, rendering, {whole.ids, whole.begins, first}, tokenizer_,
-                    [&](const Conversation& shown, bool asks) { return render(shown, asks); });
-  sample.rewrites_history = finder.rewrites_history(turns);
+  const RenderedConversation shown{
+      .conversation = conversation,
+      .rendering = rendering,
+      .ids = whole.ids,
+      .begins = whole.begins,
+      .first = first,
+      .tokenizer = tokenizer_,
+      .render = [&](const Conversation& other, bool asks) { return render(other, asks); }};
+  sample.rewrites_history = rewrites_history(shown, turns);
   if (options_.train_on == TrainOn::last && !turns.empty()) turns.erase(turns.begin(), turns.end() - 1);
   std::vector<TextSpan> trained;
   if (rendering.generated.empty())
-    trained = finder.find(turns);
+    trained = find_turns(shown, turns);
   else if (!turns.empty())
     trained = generated_text(rendering, turns);
   train_spans(sample, whole.begins, rendering.text.size(), first, std::move(trained));
-  mask_by_prefixes(conversation, rendering.text.size(), turns, finder, sample);
+  mask_by_prefixes(conversation, rendering, turns, sample);
 }
 
 // The text printed by {% generation %} blocks, of the last turn or of all. Removes the turns that it finds.
@@ -245,14 +248,14 @@ std::vector<TextSpan> ChatEncoder::generated_text(const Rendering& rendering,
   return spans;
 }
 
-void ChatEncoder::mask_by_prefixes(const Conversation& conversation, size_t text_bytes,
-                                   const std::vector<size_t>& turns, const TurnFinder& finder,
-                                   ChatSample& sample) const {
+void ChatEncoder::mask_by_prefixes(const Conversation& conversation, const Rendering& rendering,
+                                   const std::vector<size_t>& turns, ChatSample& sample) const {
   if (turns.empty()) return;
+  const size_t text_bytes = rendering.text.size();
   const auto reason = [&](size_t turn) {
     return str("which tokens the assistant generates in message ", turn + 1,
                " cannot be told: the template has no {% generation %} blocks around them, ",
-               finder.why_hidden(turn));
+               why_hidden(rendering, turn));
   };
   constexpr const char* kRemedy =
       ": add such blocks to a copy of the template and name it as the chat template, write the message "

@@ -18,8 +18,6 @@
 
 namespace flatshard {
 
-class TurnFinder;
-
 struct ChatSample {
   std::vector<int32_t> ids;
   std::vector<uint8_t> mask;          // 1: the token is trained
@@ -71,8 +69,8 @@ class ChatEncoder {
   void train_turns(const Conversation& conversation, const Rendering& rendering, const Tokens& whole,
                    ChatSample& sample) const;
   std::vector<TextSpan> generated_text(const Rendering& rendering, std::vector<size_t>& turns) const;
-  void mask_by_prefixes(const Conversation& conversation, size_t text_bytes, const std::vector<size_t>& turns,
-                        const TurnFinder& finder, ChatSample& sample) const;
+  void mask_by_prefixes(const Conversation& conversation, const Rendering& rendering,
+                        const std::vector<size_t>& turns, ChatSample& sample) const;
   bool has_untrained_end(const ChatSample& sample) const;
 
   const Tokenizer& tokenizer_;

@@ -6,7 +6,6 @@
 #include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "runtime/whole_file.h"
-#include "text/chat/builtin_templates.h"
 #include "text/jinja/jinja_parser.h"
 
 namespace flatshard {

@@ -3,6 +3,7 @@
 // rendering records which of its bytes are data, so that no message can inject a special token, and which
 // bytes the model generates.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "text/jinja/jinja_runtime.h"
 
 namespace flatshard {
+
+// The built-in chat templates, by name: the files of text/chat/templates/.
+const std::map<std::string, const char*>& builtin_templates();
 
 using SpecialTokens = std::map<std::string, std::string>;  // bos_token, eos_token, ... -> text
 

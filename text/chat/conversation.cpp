@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/json.h"
 #include "text/chat/image_parts.h"
 #include "text/input/null_members.h"
@@ -181,8 +182,6 @@ JinjaValue image_part() { return JinjaValue::dict({{SourcedText("type"), Sourced
 
 }  // namespace
 
-void Conversation::add(std::string_view role_name, std::string_view content) { add(role_name, content, {}); }
-
 void Conversation::add(std::string_view role_name, std::string_view content,
                        const std::vector<ImageSource>& shown) {
   check(valid_utf8_prefix(content) == content.size(), "the message is not UTF-8 at byte ",
@@ -212,6 +211,18 @@ Conversation Conversation::first(size_t count) const {
   return part;
 }
 
+std::vector<std::string> texts_of_content(const JinjaValue& message) {
+  const JinjaValue* const content = message.dict().find("content");
+  if (content == nullptr) return {};
+  if (content->is(JinjaKind::text)) return {content->bytes()};
+  std::vector<std::string> texts;
+  if (content->is(JinjaKind::list))
+    for (const JinjaValue& part : content->list().values)
+      if (const JinjaValue* text = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
+        if (text->is(JinjaKind::text)) texts.push_back(text->bytes());
+  return texts;
+}
+
 Conversation with_parts(Conversation conversation) {
   for (JinjaValue& message : conversation.messages) {
     JinjaValue::Pairs pairs = message.dict().pairs;
@@ -225,11 +236,7 @@ Conversation with_parts(Conversation conversation) {
 
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder) {
   ordered_json parsed = checked_json<ordered_json>(json, where);
-  try {
-    return record_of(std::move(parsed), folder);
-  } catch (const Error& error) {
-    throw Error(where + ": " + error.what(), error.where);
-  }
+  return with_place(where, [&] { return record_of(std::move(parsed), folder); });
 }
 
 }  // namespace flatshard

@@ -28,9 +28,8 @@ struct Conversation {
   std::map<std::string, JinjaValue> variables;  // tools, documents, enable_thinking, ...
   std::vector<ShownImage> images{};             // images in the order of the messages
 
-  void add(std::string_view role, std::string_view content);
   // Adds a message whose text follows the images.
-  void add(std::string_view role, std::string_view content, const std::vector<ImageSource>& shown);
+  void add(std::string_view role, std::string_view content, const std::vector<ImageSource>& shown = {});
   std::string role(size_t message) const;  // "" if it has none
   Conversation first(size_t messages) const;
 };
@@ -54,6 +53,9 @@ struct ChatRecord {
 
 // An Error begins with `where`, which names the file and the line. Paths of images are relative to `folder`.
 ChatRecord parse_chat_record(std::string_view json, const std::string& where, const std::string& folder = "");
+
+// The texts of a message's content, which is a text or a list of parts.
+std::vector<std::string> texts_of_content(const JinjaValue& message);
 
 // Turns each content that is a text into a list of one part, which some templates require.
 Conversation with_parts(Conversation conversation);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/text.h"
 #include "runtime/utf8.h"
 
@@ -21,15 +22,6 @@ std::vector<size_t> markers_of(const Rendering& rendering, std::string_view mark
     if (data == rendering.data.end() || data->begin >= at + marker.size()) markers.push_back(at);
   }
   return markers;
-}
-
-// An Error names the image.
-ImageLayout layout_of_shown(const ImageRules& rules, const ShownImage& image) {
-  try {
-    return layout_of(rules, image.size);
-  } catch (const Error& error) {
-    throw Error(str(name_of(image.source), ": ", error.what()), error.where);
-  }
 }
 
 // Whether the text begins with neither white space nor a possible special token.
@@ -79,7 +71,9 @@ Rendering with_image_text(const Rendering& rendering, std::span<const ShownImage
   for (size_t i = 0; i < markers.size(); ++i) {
     whole.text.append(rendering.text, done, markers[i] - done);
     done = markers[i] + marker.size();
-    const std::string text = expansion(rules, layout_of_shown(rules, images[i]));
+    const ImageLayout layout =
+        with_place(name_of(images[i].source), [&] { return layout_of(rules, images[i].size); });
+    const std::string text = expansion(rules, layout);
     const bool follows = !whole.images.empty() && whole.images.back().end == whole.text.size();
     const bool shares_fake = rules.family == ImageFamily::idefics2 && follows;
     const size_t begin = whole.text.size();

@@ -15,16 +15,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-// The text of a message, or of its parts; nothing if it has no text, for example if it only calls tools.
+// The text of a message; "" if it has none, for example if it only calls tools.
 std::string text_of(const JinjaValue& message) {
-  const JinjaValue* const content = message.dict().find("content");
-  if (content == nullptr) return "";
-  if (content->is(JinjaKind::text)) return content->bytes();
   std::string text;
-  if (content->is(JinjaKind::list))
-    for (const JinjaValue& part : content->list().values)
-      if (const JinjaValue* found = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
-        if (found->is(JinjaKind::text)) text += found->bytes();
+  for (const std::string& part : texts_of_content(message)) text += part;
   return text;
 }
 

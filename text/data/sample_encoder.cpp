@@ -24,15 +24,6 @@ bool is_conversation(const Record& record, const std::string& text_field) {
   return has({"messages", "conversations", "prompt"}) || !has({text_field.c_str()});
 }
 
-// Appends the text of a message's content: a string, or a list of parts, some of which have text.
-void append_content(const JinjaValue& content, std::vector<std::string>& texts) {
-  if (content.is(JinjaKind::text)) texts.push_back(content.bytes());
-  if (!content.is(JinjaKind::list)) return;
-  for (const JinjaValue& part : content.list().values)
-    if (const JinjaValue* text = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
-      append_content(*text, texts);
-}
-
 std::string folder_of(const EncoderOptions& options) {
   const fs::path tokenizer = options.tokenizer;
   return (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
@@ -64,7 +55,7 @@ std::vector<std::string> texts_of(const Record& record, const std::string& field
   if (chat.conversation.messages.empty()) return {chat.prompt, chat.completion};
   std::vector<std::string> texts;
   for (const JinjaValue& message : chat.conversation.messages)
-    if (const JinjaValue* content = message.dict().find("content")) append_content(*content, texts);
+    for (std::string& text : texts_of_content(message)) texts.push_back(std::move(text));
   return texts;
 }
 
