@@ -446,7 +446,7 @@ TEST_CASE("a token file is read and packed, or refused for the right reason") {
                                  {"image_outside", "its image 0 is not where the table says"},
                                  {"no_images", "the table of its images has 0 bytes"},
                                  {"no_rules", "it has images, but does not say how they are read"},
-                                 {"odd_rules", "the rules of images: patch_size = 0"},
+                                 {"odd_rules", "the rules of images: patch_size is 0"},
                                  {"many_images", "which are not 1152921504606846976 images"},
                                  {"long_name", "its image 0 is not where the table says"},
                                  {"lost_images", ".images: is missing, and holds images of"},

@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "runtime/check.h"
-#include "text/images/exif.h"
-#include "text/images/image_codecs.h"
 #include "text/images/image_header.h"
 
 namespace flatshard {
@@ -47,6 +45,30 @@ void remove_opacity(std::vector<uint8_t>& pixels, Transparency transparency) {
     for (size_t c = 0; c < 3; ++c)
       out[c] = shows_white ? over_white(pixels[i + c], pixels[i + 3]) : pixels[i + c];
   pixels.resize(pixels.size() / 4 * 3);
+}
+
+// Turns the picture upright. An orientation outside of 1 to 8 counts as 1.
+Image oriented(Image image, int orientation) {
+  if (orientation < 2 || orientation > 8) return image;
+  const bool turned = orientation >= 5;  // width and height are swapped
+  const bool mirrored = orientation == 2 || orientation == 3 || orientation >= 7;  // left is right
+  const bool upended = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Image result{image.width, image.height, std::vector<uint8_t>(image.rgb.size())};
+  int64_t step_x = mirrored ? -1 : 1, step_y = upended ? -image.width : image.width;  // steps in the input
+  const int64_t first = (mirrored ? image.width - 1 : 0) + (upended ? (image.height - 1) * image.width : 0);
+  if (turned) {
+    std::swap(result.width, result.height);
+    std::swap(step_x, step_y);
+  }
+  uint8_t* out = result.rgb.data();
+  for (int64_t y = 0; y < result.height; ++y)
+    for (int64_t x = 0; x < result.width; ++x, out += 3) {
+      const uint8_t* in = image.rgb.data() + 3 * (first + x * step_x + y * step_y);
+      out[0] = in[0];
+      out[1] = in[1];
+      out[2] = in[2];
+    }
+  return result;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "runtime/check.h"
 #include "runtime/named.h"
-#include "text/images/exif.h"
 
 namespace flatshard {
 namespace {
@@ -23,20 +22,79 @@ Bytes part(Bytes file, size_t at, size_t size) {
   return file.subspan(at, size);
 }
 
-uint32_t big_endian(Bytes file, size_t at, size_t size) {
+uint32_t number_in(Bytes bytes, bool little) {
   uint32_t value = 0;
-  for (const std::byte byte : part(file, at, size)) value = value << 8 | static_cast<uint32_t>(byte);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    value = value << 8 | static_cast<uint32_t>(bytes[little ? bytes.size() - 1 - i : i]);
   return value;
 }
 
-uint32_t little_endian(Bytes file, size_t at, size_t size) {
-  uint32_t value = 0;
-  const Bytes bytes = part(file, at, size);
-  for (size_t i = size; i-- > 0;) value = value << 8 | static_cast<uint32_t>(bytes[i]);
-  return value;
-}
+uint32_t big_endian(Bytes file, size_t at, size_t size) { return number_in(part(file, at, size), false); }
+uint32_t little_endian(Bytes file, size_t at, size_t size) { return number_in(part(file, at, size), true); }
 
 [[noreturn]] void refuse_animation() { fail("is an animation: save one of its frames as a PNG"); }
+
+// --- orientation
+
+constexpr uint32_t kOrientationTag = 0x0112;
+constexpr uint32_t kByte = 1, kShort = 3, kLong = 4;
+
+// Reads numbers of a TIFF file in its byte order; returns nothing beyond its end.
+class TiffBytes {
+ public:
+  TiffBytes(Bytes bytes, bool little) : bytes_(bytes), little_(little) {}
+
+  std::optional<uint32_t> number(size_t at, size_t size) const {
+    if (at > bytes_.size() || size > bytes_.size() - at) return {};
+    return number_in(bytes_.subspan(at, size), little_);
+  }
+
+ private:
+  Bytes bytes_;
+  bool little_;
+};
+
+std::optional<int> orientation_of_entry(const TiffBytes& tiff, size_t entry) {
+  const auto type = tiff.number(entry + 2, 2), count = tiff.number(entry + 4, 4);
+  if (!type || count != 1 || (type != kByte && type != kShort && type != kLong)) return {};
+  const auto value = tiff.number(entry + 8, type == kByte ? 1 : type == kShort ? 2 : 4);
+  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
+// Reads the orientation in EXIF data, which are a TIFF file, perhaps behind "Exif\0\0". Returns nothing if
+// there is none or the data are damaged: a picture can be read without it.
+std::optional<int> exif_orientation(Bytes exif) {
+  if (text_of(exif).starts_with("Exif\0\0"sv)) exif = exif.subspan(6);
+  const std::string_view text = text_of(exif);
+  const bool little = text.starts_with("II*\0"sv);
+  if (!little && !text.starts_with("MM\0*"sv)) return {};
+  const TiffBytes tiff(exif, little);
+  const uint32_t directory = tiff.number(4, 4).value_or(0);
+  const uint32_t entries = tiff.number(directory, 2).value_or(0);
+  for (uint32_t i = 0; i < entries; ++i) {
+    const size_t entry = size_t{directory} + 2 + size_t{12} * i;
+    const auto tag = tiff.number(entry, 2);
+    if (!tag) return {};
+    if (tag == kOrientationTag) return orientation_of_entry(tiff, entry);
+  }
+  return {};
+}
+
+// Reads the orientation in XMP data, for pictures without one in EXIF data.
+std::optional<int> xmp_orientation(std::string_view xmp) {
+  constexpr std::string_view kName = "tiff:Orientation";
+  for (size_t at = xmp.find(kName); at != xmp.npos; at = xmp.find(kName, at + 1)) {
+    std::string_view value = xmp.substr(at + kName.size());
+    if (value.starts_with("=\""))
+      value.remove_prefix(2);
+    else if (value.starts_with(">"))
+      value.remove_prefix(1);
+    else
+      continue;
+    if (!value.empty() && value[0] >= '0' && value[0] <= '9') return value[0] - '0';
+  }
+  return {};
+}
 
 // --- JPEG
 

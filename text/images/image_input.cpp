@@ -3,173 +3,154 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <utility>
+#include <variant>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/json.h"
+#include "runtime/json_reader.h"
 #include "runtime/named.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;  // most bytes of a file
 constexpr int64_t kMostSize = 1 << 20;             // largest size in a file
 constexpr int64_t kMostPixels = int64_t{1} << 40;
 
-// An object in a file, for errors that name both. A null member is absent, as in transformers.
-struct Part {
-  const Json& json;
-  std::string name;  // "config.json: vision_config."
-
-  const Json* find(const char* key) const {
-    const auto found = json.find(key);
-    return found != json.end() && !found->is_null() ? &*found : nullptr;
-  }
-  int64_t size(const char* key, int64_t absent, int64_t most = kMostSize) const {
-    const Json* const found = find(key);
-    if (!found) return absent;
-    check(found->is_number_integer(), name, key, " must be a whole number");
-    const int64_t value = found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(most)
-                              ? most + 1
-                              : found->get<int64_t>();
-    check(value >= 1 && value <= most, name, key, " = ", found->dump(), ", must be from 1 to ", most);
-    return value;
-  }
-  double number(const char* key, double absent) const {
-    const Json* const found = find(key);
-    check(!found || found->is_number(), name, key, " must be a number");
-    return found ? found->get<double>() : absent;
-  }
-  bool flag(const char* key, bool absent) const {
-    const Json* const found = find(key);
-    check(!found || found->is_boolean(), name, key, " must be true or false");
-    return found ? found->get<bool>() : absent;
-  }
-  std::string text(const char* key) const {
-    const Json* const found = find(key);
-    return found && found->is_string() ? found->get<std::string>() : "";
-  }
-  // Returns the object; an absent one is empty.
-  Part object(const char* key) const {
-    static const Json kNone = Json::object();
-    const Json* const found = find(key);
-    check(!found || found->is_object(), name, key, " must be an object");
-    return {found ? *found : kNone, name + key + "."};
-  }
-  std::array<float, 3> channels(const char* key, const std::array<float, 3>& absent) const {
-    const Json* const found = find(key);
-    if (!found) return absent;
-    const bool fits = found->is_array() && found->size() == 3 &&
-                      std::all_of(found->begin(), found->end(), [](const Json& x) { return x.is_number(); });
-    check(fits, name, key, " must be three numbers");
-    return {(*found)[0].get<float>(), (*found)[1].get<float>(), (*found)[2].get<float>()};
-  }
-};
-
-Json read_object(const std::string& path) {
-  if (!std::filesystem::exists(path)) return Json::object();
-  const std::string text = read_whole_file(path, kMostBytes);
-  Json parsed = checked_json<Json>(text, path);
-  check(parsed.is_object(), path, ": must be an object");
-  return parsed;
+// The object in a file; a missing file is an empty object.
+JsonReader read_object(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {path, Json::object()};
+  return {path, checked_json<Json>(read_whole_file(path, kMostBytes), path)};
 }
 
-void read_model(const Part& config, ImageInput& input) {
+JsonReader part_of(const JsonReader& in, const char* key) { return in.object(key, Json::object()); }
+
+int64_t size_of(const JsonReader& in, const char* key, int64_t absent, int64_t most = kMostSize) {
+  return in.has(key) ? in.whole(key, 1, most) : absent;
+}
+
+double number_of(const JsonReader& in, const char* key, double absent) {
+  return in.has(key) ? in.number(key) : absent;
+}
+
+std::array<float, 3> channels_of(const JsonReader& in, const char* key, const std::array<float, 3>& absent) {
+  if (!in.has(key)) return absent;
+  const Json& found = in.value(key);
+  in.must(found.is_array() && found.size() == 3 &&
+              std::all_of(found.begin(), found.end(), [](const Json& x) { return x.is_number(); }),
+          key, "three numbers");
+  return found.get<std::array<float, 3>>();
+}
+
+// Checks that a processor repeats a number of the model, unless it is absent.
+void check_same(const JsonReader& processor, const char* key, int64_t of_model) {
+  processor.must(size_of(processor, key, of_model) == of_model, key, str("that of the model, ", of_model));
+}
+
+void read_model(const JsonReader& config, ImageInput& input) {
   ImageRules& rules = input.rules;
-  const Part vision = config.object("vision_config");
+  const JsonReader vision = part_of(config, "vision_config");
   if (rules.by_squares()) {
-    rules.patch_size = vision.size("patch_size", 14);
-    rules.scale = vision.size("spatial_merge_size", 2);
-    rules.repeats = vision.size("temporal_patch_size", 2);
-    input.token = static_cast<int32_t>(config.size("image_token_id", 151655));
+    rules.patch_size = size_of(vision, "patch_size", 14);
+    rules.scale = size_of(vision, "spatial_merge_size", 2);
+    rules.repeats = size_of(vision, "temporal_patch_size", 2);
+    input.token = static_cast<int32_t>(size_of(config, "image_token_id", 151655));
     return;
   }
-  rules.patch_size = vision.size("patch_size", 32);
-  rules.position_side = vision.size("image_size", 224) / rules.patch_size;
-  check(rules.position_side >= 1, vision.name, "image_size is smaller than a patch of ", rules.patch_size);
+  rules.patch_size = size_of(vision, "patch_size", 32);
+  rules.position_side = size_of(vision, "image_size", 224) / rules.patch_size;
+  check(rules.position_side >= 1, vision.where("image_size"), " is smaller than a patch of ",
+        rules.patch_size);
   const bool latents = rules.family == ImageFamily::idefics2;
-  input.token = static_cast<int32_t>(config.size("image_token_id", latents ? 32001 : 128257));
+  input.token = static_cast<int32_t>(size_of(config, "image_token_id", latents ? 32001 : 128257));
   if (latents)
-    rules.latents = config.object("perceiver_config").size("resampler_n_latents", 64);
+    rules.latents = size_of(part_of(config, "perceiver_config"), "resampler_n_latents", 64);
   else
-    rules.scale = config.size("scale_factor", 2);
+    rules.scale = size_of(config, "scale_factor", 2);
 }
 
-// The numbers are Pillow's.
-ResizeFilter filter_of(const Part& processor, ResizeFilter absent) {
-  switch (processor.size("resample", 0)) {
-    case 0:
-      return absent;
-    case 1:
-      return ResizeFilter::lanczos;
-    case 2:
-      return ResizeFilter::bilinear;
-    case 3:
-      return ResizeFilter::bicubic;
-    default:
-      fail(str(processor.name, "resample must be 1, 2 or 3: lanczos, bilinear or bicubic"));
-  }
-}
-
-ResizeFilter default_filter(ImageFamily family) {
-  switch (family) {
-    case ImageFamily::idefics2:
-      return ResizeFilter::bilinear;
-    case ImageFamily::idefics3:
-      return ResizeFilter::lanczos;
-    case ImageFamily::qwen2_vl:
-      return ResizeFilter::bicubic;
-  }
-  return ResizeFilter::bicubic;
+ResizeFilter filter_of(const JsonReader& processor, ImageFamily family) {
+  constexpr char kKey[] = "resample";
+  if (!processor.has(kKey))
+    return family == ImageFamily::idefics2   ? ResizeFilter::bilinear
+           : family == ImageFamily::idefics3 ? ResizeFilter::lanczos
+                                             : ResizeFilter::bicubic;
+  constexpr std::array kPillow{ResizeFilter::lanczos, ResizeFilter::bilinear, ResizeFilter::bicubic};
+  const Json& number = processor.value(kKey);  // Pillow's
+  processor.must(number == 1 || number == 2 || number == 3, kKey, "1, 2 or 3: lanczos, bilinear or bicubic");
+  return kPillow[number.get<size_t>() - 1];
 }
 
 // Older files have min_pixels and max_pixels instead of "size".
-void read_pixels(const Part& processor, ImageRules& rules) {
-  const Part size = processor.object("size");
+void read_pixels(const JsonReader& processor, ImageRules& rules) {
+  const JsonReader size = part_of(processor, "size");
   const auto pixels = [&](const char* key, const char* old_key, int64_t absent) {
-    return processor.size(old_key, size.size(key, absent, kMostPixels), kMostPixels);
+    return size_of(processor, old_key, size_of(size, key, absent, kMostPixels), kMostPixels);
   };
   rules.fewest_pixels = pixels("shortest_edge", "min_pixels", rules.fewest_pixels);
   rules.most_pixels = pixels("longest_edge", "max_pixels", rules.most_pixels);
-  for (const auto& [key, value] : {std::pair{"patch_size", rules.patch_size},
-                                   {"merge_size", rules.scale},
-                                   {"temporal_patch_size", rules.repeats}})
-    check(processor.size(key, value) == value, processor.name, key, " must be that of the model, ", value);
+  check_same(processor, "patch_size", rules.patch_size);
+  check_same(processor, "merge_size", rules.scale);
+  check_same(processor, "temporal_patch_size", rules.repeats);
 }
 
-void read_processor(const Part& processor, ImageRules& rules) {
+void read_processor(const JsonReader& processor, ImageRules& rules) {
   const bool idefics2 = rules.family == ImageFamily::idefics2;
   for (const char* key : {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"})
-    check(processor.flag(key, true), processor.name, key, " must be true");
-  rules.filter = filter_of(processor, default_filter(rules.family));
+    processor.must(processor.flag(key, true), key, "true");
+  rules.filter = filter_of(processor, rules.family);
   if (rules.by_squares()) {
     rules.mean = kClipMean;
     rules.std = kClipStd;
   }
-  rules.rescale = processor.number("rescale_factor", rules.rescale);
-  rules.mean = processor.channels("image_mean", rules.mean);
-  rules.std = processor.channels("image_std", rules.std);
-  check(std::all_of(rules.std.begin(), rules.std.end(), [](float x) { return x > 0; }), processor.name,
-        "image_std must be positive");
+  rules.rescale = number_of(processor, "rescale_factor", rules.rescale);
+  rules.mean = channels_of(processor, "image_mean", rules.mean);
+  rules.std = channels_of(processor, "image_std", rules.std);
+  processor.must(std::all_of(rules.std.begin(), rules.std.end(), [](float x) { return x > 0; }), "image_std",
+                 "positive");
   if (rules.by_squares()) return read_pixels(processor, rules);
   rules.splits = processor.flag("do_image_splitting", !idefics2);
-  const Part size = processor.object("size");
-  check(size.json.empty() || size.find("longest_edge"), size.name, "longest_edge is missing");
-  rules.longest_edge = size.size("longest_edge", idefics2 ? 980 : 4 * 364);
-  rules.shortest_edge = size.size("shortest_edge", 378);
-  rules.tile_edge = processor.object("max_image_size").size("longest_edge", 364);
+  const JsonReader size = part_of(processor, "size");
+  if (!size.members().empty()) size.require("longest_edge");
+  rules.longest_edge = size_of(size, "longest_edge", idefics2 ? 980 : 4 * 364);
+  rules.shortest_edge = size_of(size, "shortest_edge", 378);
+  rules.tile_edge = size_of(part_of(processor, "max_image_size"), "longest_edge", 364);
 }
 
-void check_token_count(const Part& processor, const ImageRules& rules) {
+void check_token_count(const JsonReader& processor, const ImageRules& rules) {
   if (rules.by_squares()) return;
   const int64_t side = rules.tile_edge / rules.patch_size / std::max<int64_t>(rules.scale, 1);
-  const int64_t tokens = rules.family == ImageFamily::idefics2 ? rules.latents : side * side;
-  check(processor.size("image_seq_len", tokens) == tokens, processor.name,
-        "image_seq_len must be that of the model, ", tokens);
+  check_same(processor, "image_seq_len", rules.family == ImageFamily::idefics2 ? rules.latents : side * side);
 }
+
+// The members of an ImageInput as JSON that only some families have, in their order there.
+struct Member {
+  const char* key;
+  std::variant<int64_t ImageRules::*, bool ImageRules::*> member;
+  bool of_idefics2, of_idefics3, of_qwen2_vl;
+  int64_t most = kMostSize;
+
+  bool is_of(ImageFamily family) const {
+    return family == ImageFamily::idefics2   ? of_idefics2
+           : family == ImageFamily::idefics3 ? of_idefics3
+                                             : of_qwen2_vl;
+  }
+};
+
+constexpr Member kMembers[] = {{"position_side", &ImageRules::position_side, true, true, false},
+                               {"longest_edge", &ImageRules::longest_edge, true, true, false},
+                               {"splits", &ImageRules::splits, true, true, false},
+                               {"shortest_edge", &ImageRules::shortest_edge, true, false, false},
+                               {"latents", &ImageRules::latents, true, false, false},
+                               {"tile_edge", &ImageRules::tile_edge, false, true, false},
+                               {"scale", &ImageRules::scale, false, true, true},
+                               {"repeats", &ImageRules::repeats, false, false, true},
+                               {"fewest_pixels", &ImageRules::fewest_pixels, false, false, true, kMostPixels},
+                               {"most_pixels", &ImageRules::most_pixels, false, false, true, kMostPixels}};
 
 }  // namespace
 
@@ -181,19 +162,16 @@ std::optional<ImageFamily> image_family_of(const std::string& type) {
 }
 
 std::optional<ImageInput> read_image_input(const std::string& folder, int64_t longest_edge) {
-  const std::string config_path = folder + "/config.json";
-  const Json config_json = read_object(config_path);
-  const Part config{config_json, config_path + ": "};
-  const std::optional<ImageFamily> family = image_family_of(config.text("model_type"));
+  const JsonReader config = read_object(folder + "/config.json");
+  const std::optional<ImageFamily> family = image_family_of(config.text("model_type", ""));
   if (!family) return {};
   ImageInput input;
   input.rules.family = *family;
   read_model(config, input);
-  const std::string both_path = folder + "/processor_config.json",
-                    images_path = folder + "/preprocessor_config.json";
-  const Json both_json = read_object(both_path), images_json = read_object(images_path);
-  const Part both{both_json, both_path + ": "}, images{images_json, images_path + ": "};
-  read_processor(both.find("image_processor") ? both.object("image_processor") : images, input.rules);
+  const JsonReader both = read_object(folder + "/processor_config.json");
+  read_processor(both.has("image_processor") ? both.object("image_processor")
+                                             : read_object(folder + "/preprocessor_config.json"),
+                 input.rules);
   check_token_count(both, input.rules);
   if (longest_edge > 0 && input.rules.by_squares()) {
     const int64_t fewest = input.rules.fewest_pixels;
@@ -205,72 +183,44 @@ std::optional<ImageInput> read_image_input(const std::string& folder, int64_t lo
   } else if (longest_edge > 0) {
     input.rules.longest_edge = longest_edge;
   }
-  try {
-    check_rules(input.rules);
-  } catch (const Error& error) {
-    throw Error(folder + ": " + error.what(), error.where);
-  }
+  with_place(folder, [&] { check_rules(input.rules); });
   return input;
 }
 
 std::string to_json(const ImageInput& input) {
   const ImageRules& r = input.rules;
-  Json json{{"family", name_of(r.family)},
-            {"token", input.token},
-            {"patch_size", r.patch_size},
-            {"filter", name_of(r.filter)},
-            {"rescale", r.rescale},
-            {"mean", r.mean},
-            {"std", r.std}};
-  if (r.by_squares()) {
-    json["scale"] = r.scale;
-    json["repeats"] = r.repeats;
-    json["fewest_pixels"] = r.fewest_pixels;
-    json["most_pixels"] = r.most_pixels;
-    return json_text(json);
-  }
-  json["position_side"] = r.position_side;
-  json["longest_edge"] = r.longest_edge;
-  json["splits"] = r.splits;
-  if (r.family == ImageFamily::idefics2) {
-    json["shortest_edge"] = r.shortest_edge;
-    json["latents"] = r.latents;
-  } else {
-    json["tile_edge"] = r.tile_edge;
-    json["scale"] = r.scale;
-  }
+  nlohmann::ordered_json json{{"family", name_of(r.family)},
+                              {"token", input.token},
+                              {"patch_size", r.patch_size},
+                              {"filter", name_of(r.filter)},
+                              {"rescale", r.rescale},
+                              {"mean", r.mean},
+                              {"std", r.std}};
+  for (const Member& m : kMembers)
+    if (m.is_of(r.family)) std::visit([&](auto member) { json[m.key] = r.*member; }, m.member);
   return json_text(json);
 }
 
 ImageInput parse_image_input(const std::string& text) {
-  const Json json = parse_json_or_discard<Json>(text);
-  check(json.is_object(), "the rules of images are no object");
-  const Part part{json, "the rules of images: "};
+  const JsonReader in("the rules of images", parse_json_or_discard<Json>(text));
   ImageInput input;
   ImageRules& r = input.rules;
-  const auto family = named<ImageFamily>(part.text("family"));
-  const auto filter = named<ResizeFilter>(part.text("filter"));
-  check(family && filter, "the rules of images: ", family ? "filter" : "family", " is unknown");
+  const auto family = named<ImageFamily>(in.text("family"));
+  const auto filter = named<ResizeFilter>(in.text("filter"));
+  check(family && filter, in.where(family ? "filter" : "family"), " is unknown");
   r.family = *family;
   r.filter = *filter;
-  const Json* const token = part.find("token");
-  check(token && token->is_number_integer() && *token >= 0 && *token <= INT32_MAX,
-        "the rules of images: token must be a token");
-  input.token = token->get<int32_t>();
-  r.patch_size = part.size("patch_size", r.patch_size);
-  r.position_side = part.size("position_side", r.position_side);
-  r.longest_edge = part.size("longest_edge", r.longest_edge);
-  r.shortest_edge = part.size("shortest_edge", r.shortest_edge);
-  r.latents = part.size("latents", r.latents);
-  r.tile_edge = part.size("tile_edge", r.tile_edge);
-  r.scale = part.size("scale", r.scale);
-  r.repeats = part.size("repeats", r.repeats);
-  r.fewest_pixels = part.size("fewest_pixels", r.fewest_pixels, kMostPixels);
-  r.most_pixels = part.size("most_pixels", r.most_pixels, kMostPixels);
-  r.splits = part.flag("splits", r.splits);
-  r.rescale = part.number("rescale", r.rescale);
-  r.mean = part.channels("mean", r.mean);
-  r.std = part.channels("std", r.std);
+  input.token = static_cast<int32_t>(in.whole("token", 0, INT32_MAX));
+  r.patch_size = size_of(in, "patch_size", r.patch_size);
+  for (const Member& m : kMembers) {
+    if (const auto* size = std::get_if<int64_t ImageRules::*>(&m.member))
+      r.** size = size_of(in, m.key, r.**size, m.most);
+    else
+      r.splits = in.flag(m.key, r.splits);
+  }
+  r.rescale = number_of(in, "rescale", r.rescale);
+  r.mean = channels_of(in, "mean", r.mean);
+  r.std = channels_of(in, "std", r.std);
   check_rules(r);
   return input;
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/check.h"
 #include "runtime/crc64.h"
+#include "runtime/error_context.h"
 #include "runtime/mapped_file.h"
 #include "runtime/sha256.h"
 #include "runtime/text.h"
@@ -20,14 +21,9 @@ constexpr size_t kHashedBytes = 4096;  // bytes hashed at each end
 ImageFacts facts_of_file(std::string_view file, const std::string& name) {
   check(std::ssize(file) <= kMostImageBytes, name, ": has ", file.size(), " bytes, must have at most ",
         kMostImageBytes);
-  try {
-    const Image image = decoded(std::as_bytes(std::span(file)));
-    return {.size = {image.width, image.height},
-            .bytes = std::ssize(file),
-            .fingerprint = image_fingerprint(file)};
-  } catch (const Error& error) {
-    throw Error(name + ": " + error.what(), error.where);
-  }
+  const Image image = with_place(name, [&] { return decoded(std::as_bytes(std::span(file))); });
+  return {
+      .size = {image.width, image.height}, .bytes = std::ssize(file), .fingerprint = image_fingerprint(file)};
 }
 
 }  // namespace

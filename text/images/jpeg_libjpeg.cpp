@@ -4,7 +4,7 @@
 #include <jpeglib.h>
 
 #include "runtime/check.h"
-#include "text/images/image_codecs.h"
+#include "text/images/image_header.h"
 
 namespace flatshard {
 namespace {

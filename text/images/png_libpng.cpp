@@ -3,7 +3,7 @@
 #include <png.h>
 
 #include "runtime/check.h"
-#include "text/images/image_codecs.h"
+#include "text/images/image_header.h"
 
 namespace flatshard {
 namespace {

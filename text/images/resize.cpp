@@ -34,17 +34,7 @@ struct Kernel {
   double support;  // the filter is 0 farther from 0
 };
 
-Kernel kernel_of(ResizeFilter filter) {
-  switch (filter) {
-    case ResizeFilter::bilinear:
-      return {bilinear, 1};
-    case ResizeFilter::bicubic:
-      return {bicubic, 2};
-    case ResizeFilter::lanczos:
-      return {lanczos, 3};
-  }
-  fail("unknown resize filter");
-}
+constexpr Kernel kKernels[] = {{bilinear, 1}, {bicubic, 2}, {lanczos, 3}};  // by ResizeFilter
 
 // The inputs of an output pixel, or row of pixels: the sum of input[first + i] * weights[i] for all i.
 struct Taps {
@@ -146,7 +136,7 @@ Image resized(const Image& image, int64_t width, int64_t height, ResizeFilter fi
   for (const int64_t side : {image.width, image.height, width, height})
     check(side >= 1 && side <= kMaxImageSide, "an image of ", image.width, " x ", image.height,
           " cannot become one of ", width, " x ", height, ": sides must be 1 to ", kMaxImageSide);
-  const Kernel kernel = kernel_of(filter);
+  const Kernel& kernel = kKernels[static_cast<size_t>(filter)];
   const auto widen = [&](Image from) { return width == from.width ? from : with_width(from, width, kernel); };
   const auto heighten = [&](Image from) {
     return height == from.height ? from : with_height(from, height, kernel);

@@ -1,7 +1,7 @@
 #include <webp/decode.h>
 
 #include "runtime/check.h"
-#include "text/images/image_codecs.h"
+#include "text/images/image_header.h"
 
 namespace flatshard {
 

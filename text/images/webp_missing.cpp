@@ -1,5 +1,5 @@
 #include "runtime/check.h"
-#include "text/images/image_codecs.h"
+#include "text/images/image_header.h"
 
 namespace flatshard {
 

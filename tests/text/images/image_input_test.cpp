@@ -106,7 +106,7 @@ TEST_CASE("the pixels that an image of Qwen may have are read in both forms, and
                            {"a model: data.image_longest_edge = 55", "3025 pixels", "3136", "at least 56"}) ==
         "");
   CHECK(error(config, "", R"({"merge_size": 3})") ==
-        "a model/preprocessor_config.json: merge_size must be that of the model, 2");
+        "a model/preprocessor_config.json: merge_size is 3, must be that of the model, 2");
   CHECK(error(config, "", R"({"max_pixels": 3000})").find("3136 to 3000 pixels") != std::string::npos);
 }
 
@@ -131,26 +131,26 @@ TEST_CASE("rules that cannot be followed are refused with file and key") {
   const std::string config =
       R"({"model_type": "idefics3", "vision_config": {"patch_size": 14, "image_size": 364}})";
   CHECK(error(R"({"model_type": "idefics2", "vision_config": 3})") ==
-        "a model/config.json: vision_config must be an object");
+        "a model/config.json: vision_config is 3, must be an object");
   CHECK(error(R"({"model_type": "idefics2", "vision_config": {"patch_size": 0}})") ==
-        "a model/config.json: vision_config.patch_size = 0, must be from 1 to 1048576");
+        "a model/config.json: vision_config.patch_size is 0, must be a whole number from 1 to 1048576");
   CHECK(error(R"({"model_type": "idefics2", "vision_config": {"image_size": 16}})") ==
         "a model/config.json: vision_config.image_size is smaller than a patch of 32");
   CHECK(error(config, "", R"({"do_resize": false})") ==
-        "a model/preprocessor_config.json: do_resize must be true");
+        "a model/preprocessor_config.json: do_resize is false, must be true");
   CHECK(error(config, "", R"({"resample": 5})")
-            .starts_with("a model/preprocessor_config.json: resample must be 1, 2 or 3"));
+            .starts_with("a model/preprocessor_config.json: resample is 5, must be 1, 2 or 3"));
   CHECK(error(config, "", R"({"size": {"height": 3, "width": 3}})") ==
         "a model/preprocessor_config.json: size.longest_edge is missing");
   CHECK(error(config, "", R"({"image_std": [1, 0, 1]})") ==
-        "a model/preprocessor_config.json: image_std must be positive");
+        "a model/preprocessor_config.json: image_std is [1,0,1], must be positive");
   CHECK(error(config, R"({"image_seq_len": 64})") ==
-        "a model/processor_config.json: image_seq_len must be that of the model, 169");
+        "a model/processor_config.json: image_seq_len is 64, must be that of the model, 169");
   CHECK(error(config, "", R"({"max_image_size": {"longest_edge": 378}})").find("scale_factor") !=
         std::string::npos);
   CHECK(error(config, "", R"({"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 28}})")
             .find("64 tiles of 28") != std::string::npos);
-  CHECK(error("[]") == "a model/config.json: must be an object");
+  CHECK(error("[]") == "a model/config.json: must be a JSON object");
   for (const char* const json : {"", "[]", "{}", R"({"family": "idefics2", "filter": "x"})",
                                  R"({"family": "idefics2", "filter": "lanczos"})",
                                  R"({"family": "idefics2", "filter": "lanczos", "token": -1})",
