@@ -3,6 +3,8 @@
 #include <arrow/api.h>
 #include <arrow/io/api.h>
 #include <arrow/ipc/api.h>
+#include <arrow/type_traits.h>
+#include <arrow/visit_array_inline.h>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -84,12 +86,16 @@ LimitedMemory& memory() {
   return it;
 }
 
-bool is_text(Type::type id) {
+constexpr bool is_text(Type::type id) {
   return id == Type::STRING || id == Type::LARGE_STRING || id == Type::STRING_VIEW;
 }
 
-bool is_bytes(Type::type id) {
+constexpr bool is_bytes(Type::type id) {
   return id == Type::BINARY || id == Type::LARGE_BINARY || id == Type::BINARY_VIEW;
+}
+
+constexpr bool has_elements(Type::type id) {
+  return id == Type::LIST || id == Type::LARGE_LIST || id == Type::FIXED_SIZE_LIST || arrow::is_list_view(id);
 }
 
 // Whether the type is the form of images in data sets of Hugging Face.
@@ -107,61 +113,24 @@ const DataType& without_dictionary(const DataType& type) {
 // The reason why values of the type have no JSON form; "" if they have one.
 std::string why_unreadable(const DataType& type, int levels = 1) {
   if (levels > kMostLevels) return str("more than ", kMostLevels, " levels of nesting");
-  const auto of_members = [&] {
+  const Type::type id = type.id();
+  if (id == Type::NA || id == Type::BOOL || is_text(id) || arrow::is_integer(id) || arrow::is_floating(id) ||
+      arrow::is_decimal(id) || arrow::is_temporal(id))
+    return "";
+  if (id == Type::DICTIONARY) return why_unreadable(without_dictionary(type), levels + 1);
+  if (id == Type::MAP) {
+    const auto& map = static_cast<const arrow::MapType&>(type);
+    if (!is_text(map.key_type()->id())) return "maps whose keys are not texts";
+    return why_unreadable(*map.item_type(), levels + 1);
+  }
+  if (has_elements(id) || id == Type::STRUCT) {
+    if (id == Type::STRUCT && is_image(type)) return "";
     for (const auto& field : type.fields())
       if (std::string why = why_unreadable(*field->type(), levels + 1); !why.empty()) return why;
-    return std::string();
-  };
-  switch (type.id()) {
-    case Type::NA:
-    case Type::BOOL:
-    case Type::INT8:
-    case Type::INT16:
-    case Type::INT32:
-    case Type::INT64:
-    case Type::UINT8:
-    case Type::UINT16:
-    case Type::UINT32:
-    case Type::UINT64:
-    case Type::HALF_FLOAT:
-    case Type::FLOAT:
-    case Type::DOUBLE:
-    case Type::STRING:
-    case Type::LARGE_STRING:
-    case Type::STRING_VIEW:
-    case Type::DATE32:
-    case Type::DATE64:
-    case Type::TIME32:
-    case Type::TIME64:
-    case Type::TIMESTAMP:
-    case Type::DECIMAL32:
-    case Type::DECIMAL64:
-    case Type::DECIMAL128:
-    case Type::DECIMAL256:
-      return "";
-    case Type::DICTIONARY:
-      return why_unreadable(without_dictionary(type), levels + 1);
-    case Type::LIST:
-    case Type::LARGE_LIST:
-    case Type::FIXED_SIZE_LIST:
-    case Type::LIST_VIEW:
-    case Type::LARGE_LIST_VIEW:
-      return of_members();
-    case Type::STRUCT:
-      return is_image(type) ? "" : of_members();
-    case Type::MAP: {
-      const auto& map = static_cast<const arrow::MapType&>(type);
-      if (!is_text(map.key_type()->id())) return "maps whose keys are not texts";
-      return why_unreadable(*map.item_type(), levels + 1);
-    }
-    case Type::BINARY:
-    case Type::LARGE_BINARY:
-    case Type::BINARY_VIEW:
-    case Type::FIXED_SIZE_BINARY:
-      return "bytes without a character encoding";
-    default:
-      return "values that JSON does not have";
+    return "";
   }
+  if (is_bytes(id) || id == Type::FIXED_SIZE_BINARY) return "bytes without a character encoding";
+  return "values that JSON does not have";
 }
 
 // The JSON of a row. Its length is checked before each piece is added: the rows of a small file may have any
@@ -241,14 +210,8 @@ void write_float(double value, RowText& json) {
 
 void write_value(const Array& array, int64_t row, RowText& json);
 
-template <class Typed>
-const Typed& as(const Array& array) {
-  return static_cast<const Typed&>(array);
-}
-
-template <class Typed>
-void write_list(const Array& array, int64_t row, RowText& json) {
-  const Typed& list = as<Typed>(array);
+template <class List>
+void write_list(const List& list, int64_t row, RowText& json) {
   const int64_t begin = list.value_offset(row), end = begin + list.value_length(row);
   json += '[';
   for (int64_t i = begin; i < end; ++i) {
@@ -283,90 +246,64 @@ void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
 }
 
 // Writes the bytes of an image.
-void write_bytes(const Array& array, int64_t row, RowText& json) {
-  const std::string_view bytes = array.type_id() == Type::BINARY ? as<arrow::BinaryArray>(array).GetView(row)
-                                 : array.type_id() == Type::LARGE_BINARY
-                                     ? as<arrow::LargeBinaryArray>(array).GetView(row)
-                                     : as<arrow::BinaryViewArray>(array).GetView(row);
+void write_bytes(std::string_view bytes, RowText& json) {
   json.check_room(bytes.size());  // base64 is longer still
   json += '"';
   json += to_base64(bytes);
   json += '"';
 }
 
-void write_present(const Array& array, int64_t row, RowText& json) {
-  switch (array.type_id()) {
-    case Type::BOOL:
-      json += as<arrow::BooleanArray>(array).Value(row) ? "true" : "false";
-      return;
-    case Type::INT8:
-      return write_number(int{as<arrow::Int8Array>(array).Value(row)}, json);
-    case Type::INT16:
-      return write_number(as<arrow::Int16Array>(array).Value(row), json);
-    case Type::INT32:
-      return write_number(as<arrow::Int32Array>(array).Value(row), json);
-    case Type::INT64:
-      return write_number(as<arrow::Int64Array>(array).Value(row), json);
-    case Type::UINT8:
-      return write_number(unsigned{as<arrow::UInt8Array>(array).Value(row)}, json);
-    case Type::UINT16:
-      return write_number(as<arrow::UInt16Array>(array).Value(row), json);
-    case Type::UINT32:
-      return write_number(as<arrow::UInt32Array>(array).Value(row), json);
-    case Type::UINT64:
-      return write_number(as<arrow::UInt64Array>(array).Value(row), json);
-    case Type::HALF_FLOAT: {
-      f16 value;
-      value.bits = as<arrow::HalfFloatArray>(array).Value(row);
-      return write_float(static_cast<float>(value), json);
-    }
-    case Type::FLOAT:
-      return write_float(as<arrow::FloatArray>(array).Value(row), json);
-    case Type::DOUBLE:
-      return write_float(as<arrow::DoubleArray>(array).Value(row), json);
-    case Type::STRING:
-      return write_text(as<arrow::StringArray>(array).GetView(row), json);
-    case Type::LARGE_STRING:
-      return write_text(as<arrow::LargeStringArray>(array).GetView(row), json);
-    case Type::STRING_VIEW:
-      return write_text(as<arrow::StringViewArray>(array).GetView(row), json);
-    case Type::DICTIONARY: {
-      const auto& dictionary = as<arrow::DictionaryArray>(array);
-      return write_value(*dictionary.dictionary(), dictionary.GetValueIndex(row), json);
-    }
-    case Type::LIST:
-      return write_list<arrow::ListArray>(array, row, json);
-    case Type::LARGE_LIST:
-      return write_list<arrow::LargeListArray>(array, row, json);
-    case Type::FIXED_SIZE_LIST:
-      return write_list<arrow::FixedSizeListArray>(array, row, json);
-    case Type::LIST_VIEW:
-      return write_list<arrow::ListViewArray>(array, row, json);
-    case Type::LARGE_LIST_VIEW:
-      return write_list<arrow::LargeListViewArray>(array, row, json);
-    case Type::MAP:
-      return write_map(as<arrow::MapArray>(array), row, json);
-    case Type::STRUCT: {
-      std::vector<std::shared_ptr<Array>> members;
-      const auto& structure = as<arrow::StructArray>(array);
-      return write_members(
-          array.type()->fields(),
-          [&](int i) -> const Array& { return *members.emplace_back(structure.field(i)); }, row, json);
-    }
-    case Type::BINARY:
-    case Type::LARGE_BINARY:
-    case Type::BINARY_VIEW:
-      return write_bytes(array, row, json);
-    default:  // dates, times, decimals
-      return write_text(value_of("a value", array.GetScalar(row))->ToString(), json);
-  }
+void write_struct(const arrow::StructArray& array, int64_t row, RowText& json) {
+  std::vector<std::shared_ptr<Array>> members;
+  write_members(
+      array.type()->fields(), [&](int i) -> const Array& { return *members.emplace_back(array.field(i)); },
+      row, json);
 }
 
+// Writes a value that is not null. Arrow calls Visit() with the array as its own type.
+struct ValueWriter {
+  int64_t row;
+  RowText& json;
+
+  template <class Typed>
+  arrow::Status Visit(const Typed& array) {
+    using T = typename Typed::TypeClass;
+    if constexpr (std::is_same_v<T, arrow::BooleanType>) {
+      json += array.Value(row) ? "true" : "false";
+    } else if constexpr (arrow::is_integer_type<T>::value) {
+      write_number(+array.Value(row), json);  // widened: a byte would be a character
+    } else if constexpr (std::is_same_v<T, arrow::HalfFloatType>) {
+      f16 value;
+      value.bits = array.Value(row);
+      write_float(static_cast<float>(value), json);
+    } else if constexpr (arrow::is_floating_type<T>::value) {
+      write_float(array.Value(row), json);
+    } else if constexpr (std::is_same_v<T, arrow::DictionaryType>) {
+      write_value(*array.dictionary(), array.GetValueIndex(row), json);
+    } else if constexpr (std::is_same_v<T, arrow::MapType>) {
+      write_map(array, row, json);
+    } else if constexpr (std::is_same_v<T, arrow::StructType>) {
+      write_struct(array, row, json);
+    } else if constexpr (has_elements(T::type_id)) {
+      write_list(array, row, json);
+    } else if constexpr (is_text(T::type_id)) {
+      write_text(array.GetView(row), json);
+    } else if constexpr (is_bytes(T::type_id)) {
+      write_bytes(array.GetView(row), json);
+    } else {  // dates, times, decimals
+      write_text(value_of("a value", array.GetScalar(row))->ToString(), json);
+    }
+    return arrow::Status::OK();
+  }
+};
+
 void write_value(const Array& array, int64_t row, RowText& json) {
-  if (array.IsNull(row))
+  if (array.IsNull(row)) {
     json += "null";
-  else
-    write_present(array, row, json);
+    return;
+  }
+  ValueWriter writer{row, json};
+  require("a value", arrow::VisitArrayInline(array, &writer));
 }
 
 // The record batches of a file, in order.
