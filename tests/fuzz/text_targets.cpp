@@ -13,9 +13,9 @@
 #include "tests/fuzz/promise.h"
 #include "text/chat/chat_sample.h"
 #include "text/chat/prompt_file.h"
-#include "text/data/answer_columns.h"
 #include "text/data/data.h"
 #include "text/data/dataset.h"
+#include "text/data/token_column.h"
 #include "text/images/image_file.h"
 #include "text/images/image_rules.h"
 

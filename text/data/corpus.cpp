@@ -9,7 +9,6 @@
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/text.h"
-#include "text/input/json_array.h"
 #include "text/input/table_input.h"
 #include "text/input/text_input.h"
 #include "text/input/text_kind.h"
@@ -259,9 +258,11 @@ std::vector<int32_t> byte_tokens(std::string_view text) {
   return tokens;
 }
 
-bool is_eval_document(int64_t index, double share) {
-  const auto among_first = [share](int64_t count) { return std::floor(static_cast<double>(count) * share); };
-  return among_first(index + 1) > among_first(index);
+int64_t copies_of_document(int64_t index, double share) {
+  const auto among_first = [share](int64_t n) {
+    return static_cast<int64_t>(std::floor(share * static_cast<double>(n)));
+  };
+  return among_first(index + 1) - among_first(index);
 }
 
 }  // namespace flatshard

@@ -44,9 +44,8 @@ inline constexpr int64_t kByteVocab = 256;
 // Returns one token per byte.
 std::vector<int32_t> byte_tokens(std::string_view text);
 
-// Whether the document with this index belongs to the evaluation set, an evenly spread fraction of the
-// documents: floor(share * n) of the first n. It depends only on the index, so documents appended later
-// change nothing.
-bool is_eval_document(int64_t index, double share);
+// The number of copies of the document with this index: the first n documents have floor(share * n) copies in
+// total, evenly spread. It depends only on the index, so documents appended later change nothing.
+int64_t copies_of_document(int64_t index, double share);
 
 }  // namespace flatshard

@@ -7,7 +7,6 @@
 #include "runtime/fingerprint.h"
 #include "runtime/json.h"
 #include "runtime/text.h"
-#include "text/data/dataset_writer.h"
 #include "text/data/kept_files.h"
 
 namespace flatshard {
@@ -46,24 +45,6 @@ std::string manifest_with(std::string (*print)(const std::vector<std::string>&),
 }
 
 }  // namespace
-
-DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const DatasetOptions& options,
-                            const SampleEncoder& encoder, TokenWriter& train, TokenWriter* eval,
-                            const DatasetProgress& progress, const ShowRecord& show) {
-  DatasetWriter writer(options, encoder, train, eval, show);
-  for (const DatasetFile& file : files) {
-    writer.begin_file(file);
-    writer.counts().bytes += read_records(
-        file.path, options.split,
-        [&](Record record) {
-          if (writer.add(std::move(record))) writer.write_batch(progress);
-        },
-        options.columns);
-    writer.write_batch(progress);
-    writer.end_file();
-  }
-  return writer.counts();
-}
 
 std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOptions& options,
                           const SampleEncoder& encoder) {

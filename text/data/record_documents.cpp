@@ -1,9 +1,8 @@
-#include "text/data/record_documents.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "runtime/check.h"
+#include "text/data/dataset.h"
 #include "text/data/preference.h"
 
 namespace flatshard {

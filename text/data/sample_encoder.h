@@ -24,7 +24,7 @@ struct EncoderOptions {
   std::string text_field = "text";  // text member of JSON lines that are not conversations
   TrainOn train_on = TrainOn::assistant;
   int64_t image_longest_edge = 0;            // longest edge of images; 0: as in the tokenizer's folder
-  RecordKind records = RecordKind::samples;  // see record_documents.h
+  RecordKind records = RecordKind::samples;  // see dataset.h
 };
 
 // The texts of a record without a template: the messages of a conversation, or a prompt and its completion.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/json.h"
 #include "text/data/kept_files.h"
 
@@ -122,11 +123,8 @@ void TokenFile::read_images(int64_t begin, int64_t end) {
   const auto manifest = parse_json_or_discard<nlohmann::json>(manifest_);
   check(manifest.is_object() && manifest.contains("images"), path(),
         ": is damaged: it has images, but does not say how they are read");
-  try {
-    image_input_ = parse_image_input(json_text(manifest["images"]));
-  } catch (const Error& error) {
-    throw Error(path() + ": is damaged: " + error.what(), error.where);
-  }
+  image_input_ =
+      with_place(path() + ": is damaged", [&] { return parse_image_input(json_text(manifest["images"])); });
   images_.emplace(file_, begin, end, tokens_);
 }
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "runtime/checked_file.h"
-#include "text/data/answer_columns.h"
+#include "text/data/token_column.h"
 #include "text/data/token_images.h"
 #include "text/images/image_input.h"
 
@@ -97,7 +97,7 @@ class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);
   // `trained` tells for each token whether it is a target; empty: all are. The trained tokens of a rollout
-  // have values, which go into columns (answer_columns.h).
+  // have values, which go into columns (token_column.h).
   void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {},
                     std::span<const DocumentImage> images = {}, const TokenValues& values = {});
   void set_manifest(std::string text) { manifest_ = std::move(text); }

@@ -1,9 +1,8 @@
-#include "text/input/json_array.h"
-
 #include <utility>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "text/input/text_input.h"
 
 namespace flatshard {
 namespace {

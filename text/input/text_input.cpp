@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 #include "runtime/text.h"
 #include "text/input/text_kind.h"
 
@@ -34,12 +35,10 @@ void TextInput::open_decompressor() {
   check(named == Compression::none || is == named, path_, ": is named like a file of ",
         named == Compression::gzip ? "gzip" : "zstd",
         ", but its content is not: rename it, or fetch it again");
-  try {
+  with_place(path_, [&] {
     if (is == Compression::gzip) decompressor_ = make_gzip_decompressor();
     if (is == Compression::zstd) decompressor_ = make_zstd_decompressor();
-  } catch (const Error& error) {
-    throw Error(str(path_, ": ", error.what()), error.where);
-  }
+  });
 }
 
 void TextInput::fill_raw() {
@@ -58,11 +57,7 @@ bool TextInput::read_more() {
     const std::span<char> out(text_.data() + end_, text_.size() - end_);
     Decompressor::Step step{std::min(in.size(), out.size()), 0};
     if (decompressor_) {
-      try {
-        step = decompressor_->decode(in, out);
-      } catch (const Error& error) {
-        throw Error(str(path_, ": ", error.what()), error.where);
-      }
+      step = with_place(path_, [&] { return decompressor_->decode(in, out); });
     } else {
       std::copy_n(in.begin(), step.read, out.begin());
       step.written = step.read;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,5 +49,14 @@ inline constexpr int64_t kMostJsonBytes = int64_t{256} << 20, kMostDocumentBytes
 // Reads the next line, without its line break, which the last line may lack. Returns false at the end. Throws
 // an Error if the line is longer than `most`.
 bool next_line(TextInput& input, std::string& line, bool& has_break, int64_t most);
+
+// Whether the text begins like an array of JSON.
+bool is_json_array(TextInput& input);
+
+// Cuts a file that is one JSON array into its elements: calls take(element, line, number) for each text, with
+// the line where it begins and its number from 1. Checks only the separators of elements; the parser of an
+// element checks the rest.
+void each_element(TextInput& input,
+                  const std::function<void(std::string element, int64_t line, int64_t number)>& take);
 
 }  // namespace flatshard

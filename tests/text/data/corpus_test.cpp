@@ -165,12 +165,12 @@ TEST_CASE(
   for (const double share : {0.01, 0.05, 0.3, 0.5, 0.9}) {
     int64_t taken = 0;
     for (int64_t i = 0; i < 1000; ++i) {
-      taken += is_eval_document(i, share);
+      taken += copies_of_document(i, share);
       CHECK(taken == static_cast<int64_t>(std::floor(static_cast<double>(i + 1) * share)));
     }
   }
-  CHECK(is_eval_document(19, 0.05));
-  CHECK_FALSE(is_eval_document(20, 0.05));
+  CHECK(copies_of_document(19, 0.05) == 1);
+  CHECK(copies_of_document(20, 0.05) == 0);
 }
 
 TEST_CASE("prepare writes every non-empty document in order and reports the counts") {

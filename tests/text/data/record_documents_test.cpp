@@ -1,5 +1,3 @@
-#include "text/data/record_documents.h"
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>

@@ -6,7 +6,6 @@
 #include "runtime/text.h"
 #include "tests/test.h"
 #include "text/data/corpus.h"
-#include "text/input/json_array.h"
 #include "text/input/text_kind.h"
 
 using namespace flatshard;
