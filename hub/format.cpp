@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "hub/layer_keys.h"
-#include "hub/rope_keys.h"
-#include "hub/vision_keys.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 

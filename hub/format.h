@@ -46,6 +46,24 @@ const Format* find_format(const std::string& model_type);  // null if there is n
 ModelConfig read_text(const JsonReader& in, const Format& format);
 void write_text(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
 
+// The keys of rotary positions: rope_theta and rope_scaling, as written by transformers 4, and
+// rope_parameters of version 5. If a file has both, they must agree. If layers with a sliding window have a
+// base of their own, it is rope_local_base_freq, and rope_parameters has a set for each type of layer.
+void read_rope(const JsonReader& in, const Format& format, ModelConfig& c);
+void write_rope(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
+
+// The keys that distinguish layers: layers with a sliding window, with full attention and without rotary
+// positions. `c` must have the number of layers.
+void read_layers(const JsonReader& in, const Format& format, ModelConfig& c);
+void write_layers(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
+
+// The file of a model that reads images. It has the objects text_config, vision_config and, in Idefics2,
+// perceiver_config beside the keys of the whole model. Files omit keys with the defaults of transformers. In
+// Qwen's models, the keys of the text may also be beside these objects, as in published files.
+inline constexpr char kTextConfig[] = "text_config";
+ModelConfig read_vision_model(const JsonReader& in, const Format& format);
+void write_vision_model(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
+
 // Reads the config of a family's file. The result is not yet resolved.
 ModelConfig read_family(const JsonReader& in, const Format& format);
 // Writes the keys of the architecture. An Error names a setting that the format cannot express.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "hub/format.h"
-#include "hub/vision_keys.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/mapped_file.h"

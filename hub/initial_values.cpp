@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "hub/quantized/quantizing_source.h"
-#include "hub/value_writer.h"
 #include "model/model.h"
 #include "model/names.h"
 #include "model/quantization.h"
@@ -51,6 +50,27 @@ class Source {
 };
 
 }  // namespace
+
+void ValueWriter::write(Stream& stream, const Tensor& to, const std::function<void(float*)>& make) {
+  Tensor here = to;
+  if (to.device.is_cuda()) {
+    raw_.resize(static_cast<size_t>(kBlock));  // enough for any dtype
+    here = {raw_.data(), to.dtype, to.shape, Device::cpu()};
+  }
+  visit_float(here.dtype, [&]<class T>() {
+    T* const target = here.as<T>();
+    if constexpr (std::is_same_v<T, float>) {
+      make(target);
+    } else {
+      values_.resize(static_cast<size_t>(kBlock));
+      make(values_.data());
+      std::transform(values_.begin(), values_.begin() + here.size(), target, [](float x) { return T(x); });
+    }
+  });
+  if (!to.device.is_cuda()) return;
+  copy(stream, to, here);
+  stream.sync();
+}
 
 InitialValues values_read_by(ReadValues read) {
   return [read = std::move(read), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,

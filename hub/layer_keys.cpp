@@ -1,9 +1,8 @@
-#include "hub/layer_keys.h"
-
 #include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "hub/format.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/error_context.h"
 
 namespace flatshard {
 namespace {
@@ -53,11 +54,7 @@ int64_t common_frames(const PromptImages& a, const PromptImages& b) {
 
 void append_image(const ImageInput& input, const std::string& name, const std::string& bytes,
                   const ImageFacts& facts, PromptImages& images) {
-  try {
-    append_frames(input, bytes, facts, images);
-  } catch (const Error& error) {
-    throw Error(str(name, ": ", error.what()), error.where);
-  }
+  with_place(name, [&] { append_frames(input, bytes, facts, images); });
 }
 
 void find_image_sizes(Conversation& conversation) {
@@ -66,13 +63,11 @@ void find_image_sizes(Conversation& conversation) {
 
 TextPrompt encode_prompt(const TextCodec& codec, const PromptRecord& record) {
   if (!record.conversation) return {codec.encode(record.prompt)};
-  try {
+  return with_place(record.where, [&]() -> TextPrompt {
     Conversation conversation = *record.conversation;
     find_image_sizes(conversation);
     return {codec.encode(conversation), std::move(conversation.images)};
-  } catch (const Error& error) {
-    throw Error(str(record.where, ": ", error.what()), error.where);
-  }
+  });
 }
 
 PromptImages read_images(const ImageInput& input, std::span<const ShownImage> shown) {

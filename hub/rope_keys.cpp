@@ -1,8 +1,7 @@
-#include "hub/rope_keys.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "hub/format.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 

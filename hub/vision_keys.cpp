@@ -1,7 +1,6 @@
-#include "hub/vision_keys.h"
-
 #include <algorithm>
 
+#include "hub/format.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -23,11 +25,6 @@ constexpr int64_t kMostDimensions = 4;
 
 // The types of metadata values, by their numbers in the file.
 enum Kind : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
-
-int64_t size_of_kind(uint32_t kind) {
-  constexpr std::array<int64_t, 13> kSizes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // minimum sizes
-  return kind < kSizes.size() ? kSizes[kind] : 0;
-}
 
 // Reads the header from front to back, through a buffer.
 class HeaderReader {
@@ -92,32 +89,37 @@ class HeaderReader {
   size_t at_ = 0;
 };
 
-bool is_whole(uint32_t kind) { return kind <= i32 || kind == boolean || kind == u64 || kind == i64; }
-
-int64_t read_whole(HeaderReader& in, uint32_t kind) {
-  switch (kind) {
-    case u8:
-      return in.number<uint8_t>();
-    case i8:
-      return in.number<int8_t>();
-    case u16:
-      return in.number<uint16_t>();
-    case i16:
-      return in.number<int16_t>();
-    case u32:
-      return in.number<uint32_t>();
-    case i32:
-      return in.number<int32_t>();
-    case boolean:
-      return in.number<uint8_t>() != 0;
-    case i64:
-      return in.number<int64_t>();
-    default: {
-      const auto n = in.number<uint64_t>();
-      return static_cast<int64_t>(std::min<uint64_t>(n, std::numeric_limits<int64_t>::max()));
-    }
-  }
+// Reads a whole number; one above 2^63 - 1 becomes that.
+template <class T>
+int64_t read_whole(HeaderReader& in) {
+  const T value = in.number<T>();
+  if constexpr (std::is_same_v<T, uint64_t>)
+    return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
+  else
+    return value;
 }
+
+int64_t read_flag(HeaderReader& in) { return in.number<uint8_t>() != 0; }
+
+// The kinds by their numbers in the file: the fewest bytes of a value, and its reader if it is a whole
+// number.
+struct KindRow {
+  int64_t bytes;
+  int64_t (*read_whole)(HeaderReader& in) = nullptr;
+};
+constexpr KindRow kKinds[] = {{1, read_whole<uint8_t>},
+                              {1, read_whole<int8_t>},
+                              {2, read_whole<uint16_t>},
+                              {2, read_whole<int16_t>},
+                              {4, read_whole<uint32_t>},
+                              {4, read_whole<int32_t>},
+                              {4},
+                              {1, read_flag},
+                              {8},
+                              {12},
+                              {8, read_whole<uint64_t>},
+                              {8, read_whole<int64_t>},
+                              {8}};
 
 double read_real(HeaderReader& in, uint32_t kind) {
   return kind == f32 ? static_cast<double>(in.number<float>()) : in.number<double>();
@@ -125,16 +127,17 @@ double read_real(HeaderReader& in, uint32_t kind) {
 
 GgufValue read_array(HeaderReader& in, const std::string& path) {
   const auto kind = in.number<uint32_t>();
-  check(size_of_kind(kind) > 0 && kind != array, path, ": ", in.what(), " is an array of type ", kind,
+  check(kind < std::size(kKinds) && kind != array, path, ": ", in.what(), " is an array of type ", kind,
         ", which is not supported");
-  const int64_t n = in.count(size_of_kind(kind));
+  const int64_t n = in.count(kKinds[kind].bytes);
   const auto fill = [&](auto values, const auto& read) -> GgufValue {
     values.reserve(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) values.push_back(read());
     return values;
   };
   if (kind == string) return fill(std::vector<std::string>(), [&] { return in.text(); });
-  if (is_whole(kind)) return fill(std::vector<int64_t>(), [&] { return read_whole(in, kind); });
+  if (const auto read = kKinds[kind].read_whole)
+    return fill(std::vector<int64_t>(), [&] { return read(in); });
   return fill(std::vector<double>(), [&] { return read_real(in, kind); });
 }
 
@@ -142,10 +145,10 @@ GgufValue read_value(HeaderReader& in, const std::string& path) {
   const auto kind = in.number<uint32_t>();
   if (kind == string) return in.text();
   if (kind == array) return read_array(in, path);
-  if (kind == boolean) return read_whole(in, kind) != 0;
+  if (kind == boolean) return read_flag(in) != 0;
   if (kind == f32 || kind == f64) return read_real(in, kind);
-  check(is_whole(kind), path, ": ", in.what(), " has the unknown type ", kind);
-  return read_whole(in, kind);
+  check(kind < std::size(kKinds), path, ": ", in.what(), " has the unknown type ", kind);
+  return kKinds[kind].read_whole(in);
 }
 
 int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -252,6 +255,45 @@ void GgufFile::read(const GgufTensor& tensor, int64_t first, int64_t count, floa
   std::vector<float> values(static_cast<size_t>((end - begin) * block));
   decode_ggml(*type, blocks, values.data());
   std::copy_n(values.begin() + (first - begin * block), count, to);
+}
+
+int64_t GgufKeys::size(const char* key, std::optional<int64_t> absent) const {
+  const std::string name = prefix_ + key;
+  const auto found = file_.metadata().find(name);
+  if (found == file_.metadata().end() && absent) return *absent;
+  const auto* each =
+      found == file_.metadata().end() ? nullptr : std::get_if<std::vector<int64_t>>(&found->second);
+  const bool equal = each && !each->empty() &&
+                     std::all_of(each->begin(), each->end(), [&](int64_t n) { return n == each->front(); });
+  const int64_t value = equal ? each->front() : file_.value<int64_t>(name);
+  check(value >= 0 && value <= INT32_MAX, file_.path(), ": ", name, " is ", value,
+        ", must be a size of at most 32 bits");
+  return value;
+}
+
+double GgufKeys::real(const char* key, double absent) const {
+  const double* value = file_.find_value<double>(prefix_ + key);
+  return value ? shortest_decimal(*value) : absent;
+}
+
+std::string GgufKeys::text(const char* key) const {
+  const std::string* value = file_.find_value<std::string>(prefix_ + key);
+  return value ? *value : "";
+}
+
+std::vector<int64_t> GgufKeys::list(const char* key) const {
+  const auto* value = file_.find_value<std::vector<int64_t>>(prefix_ + key);
+  return value ? *value : std::vector<int64_t>{};
+}
+
+double shortest_decimal(double value) {
+  for (int digits = 1; digits < 9; ++digits) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    const double decimal = std::strtod(text, nullptr);
+    if (static_cast<float>(decimal) == static_cast<float>(value)) return decimal;
+  }
+  return value;
 }
 
 std::string gguf_types(const GgufFile& file) {

@@ -77,6 +77,29 @@ class GgufFile {
   std::map<std::string, size_t> by_name_;
 };
 
+// The keys that describe a model. They begin with the architecture: "llama.block_count".
+class GgufKeys {
+ public:
+  GgufKeys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+
+  // A size of at most 31 bits. Some writers store one number for each block; these must be equal.
+  int64_t size(const char* key, std::optional<int64_t> absent = {}) const;
+  // A real number. It has 32 bits in the file, so the shortest decimal is returned: 1e-05,
+  // not 9.99999974e-06.
+  double real(const char* key, double absent) const;
+  std::string text(const char* key) const;           // "" if it is absent
+  std::vector<int64_t> list(const char* key) const;  // empty if it is absent
+  // The file and the key, for errors.
+  std::string name(const char* key) const { return str(file_.path(), ": ", prefix_, key); }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+};
+
+// The shortest decimal that rounds to the same 32 bits as the value.
+double shortest_decimal(double value);
+
 // A summary of the tensors, the most frequent type first: "Q4_1 x210, F32 x61".
 std::string gguf_types(const GgufFile& file);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "hub/gguf/gguf_rope.h"
@@ -93,18 +94,23 @@ std::string gguf_name(const ParamNames& n, const std::string& parameter, std::st
   return str("blk.", path.substr(index, end - index), '.', gguf_layer(n, *layer), kind);
 }
 
-int64_t width_of(const GgufParameter& p) { return p.matrix() ? p.shape[1] : 1; }
+// The matrix that a conversion reads.
+struct Extents {
+  int64_t rows, columns;
+};
 
-// Calls take(row, column, n, to) for each part of a row in elements [first, first + count).
-template <class Take>
-void for_rows(const GgufParameter& p, int64_t first, int64_t count, float* to, const Take& take) {
-  const int64_t width = width_of(p);
-  while (count > 0) {
-    const int64_t row = first / width, column = first % width;
-    const int64_t n = std::min(count, width - column);
-    take(row, column, n, to);
+// Reads elements [first, first + count) of the tensor or of the parameter from `read`, which reads the other
+// of the two: transposed, or with rows in another order, of which `row_of` gives the place.
+void read_converted(const GgufParameter& p, const ReadMatrix& read, Extents from,
+                    int64_t (GgufParameter::*row_of)(int64_t) const, int64_t first, int64_t count,
+                    float* to) {
+  if (p.transposed) return read_transposed(read, from.rows, from.columns, first, count, to);
+  if (p.interleaved == 0) return read(first, count, to);
+  const int64_t width = p.matrix() ? p.shape[1] : 1;
+  for (const int64_t end = first + count; first < end;) {
+    const int64_t row = first / width, column = first % width, n = std::min(end - first, width - column);
+    read(std::invoke(row_of, p, row) * width + column, n, to);
     first += n;
-    count -= n;
     to += n;
   }
 }
@@ -263,31 +269,17 @@ void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t f
   const ReadMatrix read = [&](int64_t at, int64_t n, float* values) {
     parameter(p.parameter, at, n, values);
   };
-  if (p.transposed)
-    read_transposed(read, p.shape[1], p.shape[0], first, count, to);
-  else if (p.interleaved == 0)
-    read(first, count, to);
-  else
-    for_rows(p, first, count, to, [&](int64_t row, int64_t column, int64_t n, float* values) {
-      read(p.row_in_model(row) * width_of(p) + column, n, values);
-    });
-  if (p.added != 0)
-    for (int64_t i = 0; i < count; ++i) to[i] += p.added;
+  read_converted(p, read, {.rows = p.shape.back(), .columns = p.shape.front()}, &GgufParameter::row_in_model,
+                 first, count, to);
+  for (int64_t i = 0; p.added != 0 && i < count; ++i) to[i] += p.added;
 }
 
 void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to) {
   const GgufTensor& tensor = *file.find(p.name);
   const ReadMatrix read = [&](int64_t at, int64_t n, float* values) { file.read(tensor, at, n, values); };
-  if (p.transposed)
-    read_transposed(read, p.shape[0], p.shape[1], first, count, to);
-  else if (p.interleaved == 0)
-    read(first, count, to);
-  else
-    for_rows(p, first, count, to, [&](int64_t row, int64_t column, int64_t n, float* values) {
-      read(p.row_in_file(row) * width_of(p) + column, n, values);
-    });
-  if (p.added != 0)
-    for (int64_t i = 0; i < count; ++i) to[i] -= p.added;
+  read_converted(p, read, {.rows = p.shape.front(), .columns = p.shape.back()}, &GgufParameter::row_in_file,
+                 first, count, to);
+  for (int64_t i = 0; p.added != 0 && i < count; ++i) to[i] -= p.added;
 }
 
 std::string gguf_architecture(const ModelConfig& config) {

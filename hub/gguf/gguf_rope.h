@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hub/gguf/gguf_keys.h"
+#include "hub/gguf/gguf_file.h"
 #include "model/config.h"
 
 namespace flatshard {

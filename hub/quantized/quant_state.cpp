@@ -1,32 +1,21 @@
 #include "hub/quantized/quant_state.h"
 
-#include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/json_reader.h"
+#include "text/jinja/jinja_print.h"
 
 namespace flatshard {
 namespace {
 
 using nlohmann::json;
 
+constexpr std::pair<DType, const char*> kTorchNames[] = {
+    {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}, {DType::u8, "uint8"}};
 constexpr const char* kNestedKeys[] = {"nested_blocksize", "nested_dtype", "nested_offset"};
-
-// Prints a number like Python: the shortest digits that read back as the same number, with an exponent only
-// below 1e-4 and from 1e16 on.
-std::string python_number(double value) {
-  char text[32];
-  const auto end = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::scientific).ptr;
-  const std::string scientific(text, end);
-  const size_t e = scientific.find('e');
-  const int exponent = std::stoi(scientific.substr(e + 1));
-  if (exponent < -4 || exponent >= 16) return scientific;
-  const auto fixed_end = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::fixed).ptr;
-  const std::string fixed(text, fixed_end);
-  return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
-}
 
 // A float dtype by its name in PyTorch.
 DType float_dtype(const JsonReader& in, const char* key) {
@@ -58,23 +47,14 @@ void read_nested(const JsonReader& in, QuantState& state) {
 }  // namespace
 
 const char* torch_name_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f16:
-      return "float16";
-    case DType::u8:
-      return "uint8";
-    default:
-      fail(str("dtype is ", dtype, ", must be f32, bf16, f16 or u8"));
-  }
+  for (const auto& [known, name] : kTorchNames)
+    if (known == dtype) return name;
+  fail(str("dtype is ", dtype, ", must be f32, bf16, f16 or u8"));
 }
 
-std::optional<DType> dtype_of_torch_name(std::string_view name) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::u8})
-    if (name == torch_name_of(dtype)) return dtype;
+std::optional<DType> dtype_of_torch_name(std::string_view text) {
+  for (const auto& [dtype, name] : kTorchNames)
+    if (text == name) return dtype;
   return {};
 }
 
@@ -85,7 +65,7 @@ std::string quant_state_json(const QuantState& state) {
           ", \"dtype\": \"", torch_name_of(state.dtype), "\", \"shape\": [", w.out, ", ", w.in, ']');
   if (w.format.nested)
     text += str(", \"nested_blocksize\": ", kNestedBlock, ", \"nested_dtype\": \"float32\", ",
-                "\"nested_offset\": ", python_number(static_cast<double>(state.nested_offset)));
+                "\"nested_offset\": ", python_float(static_cast<double>(state.nested_offset)));
   return text + '}';
 }
 

@@ -1,7 +1,6 @@
-#include "hub/vision_keys.h"
-
 #include <fstream>
 
+#include "hub/format.h"
 #include "hub/hf_config.h"
 #include "model/model.h"
 #include "tests/test.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "checkpoint/float_values.h"
+#include "hub/initial_values.h"
 #include "hub/peft_names.h"
-#include "hub/value_writer.h"
 #include "model/names.h"
 #include "runtime/memory.h"
 #include "train/save/train_state.h"
