@@ -3,32 +3,24 @@
 // to the run nor to its limits; it hands the work over to this thread and sleeps until it is done. The work
 // splits its tasks over the run's threads (parallel.h), of which this one is worker 0.
 
-#include <condition_variable>
-#include <functional>
 #include <mutex>
-#include <thread>
+
+#include "runtime/stream_worker.h"
 
 namespace flatshard {
 
 class HostWork {
  public:
-  HostWork();
-  ~HostWork();
-  HostWork(const HostWork&) = delete;
-  HostWork& operator=(const HostWork&) = delete;
-
   // Returns when the work has run, after the work of earlier callers. An exception from it ends the program.
-  void run(const std::function<void()>& work);
+  void run(const std::function<void()>& work) noexcept {
+    const std::lock_guard turn(callers_);
+    worker_.push(work);
+    worker_.sync();
+  }
 
  private:
-  void serve() noexcept;
-
   std::mutex callers_;  // held by the caller whose work runs
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const std::function<void()>* work_ = nullptr;
-  bool stopping_ = false;
-  std::thread thread_;
+  StreamWorker worker_{/*one_thread=*/false};
 };
 
 }  // namespace flatshard

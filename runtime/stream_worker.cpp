@@ -6,7 +6,7 @@
 
 namespace flatshard {
 
-StreamWorker::StreamWorker() : thread_([this] { serve(); }) {}
+StreamWorker::StreamWorker(bool one_thread) : thread_([=, this] { serve(one_thread); }) {}
 
 StreamWorker::~StreamWorker() {
   {
@@ -42,8 +42,8 @@ void StreamWorker::rethrow() {
   if (error) std::rethrow_exception(error);
 }
 
-void StreamWorker::serve() {
-  use_one_thread_here();
+void StreamWorker::serve(bool one_thread) {
+  if (one_thread) use_one_thread_here();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !items_.empty(); });

@@ -12,7 +12,8 @@ namespace flatshard {
 
 class StreamWorker {
  public:
-  StreamWorker();
+  // The work computes on this thread alone, or as worker 0 of the run's threads (parallel.h).
+  explicit StreamWorker(bool one_thread = true);
   // Runs the remaining records and waits, drops all other work, and joins the thread.
   ~StreamWorker();
   StreamWorker(const StreamWorker&) = delete;
@@ -33,7 +34,7 @@ class StreamWorker {
     bool always;
   };
   void add(Item item);
-  void serve();
+  void serve(bool one_thread);
   void run(const Item& item);
 
   std::mutex mutex_;
