@@ -1,10 +1,23 @@
 #include "comm/communicator.h"
 
-#include "comm/self_communicator.h"
-#include "runtime/memory.h"
+#include <mutex>
+
+#include "runtime/check.h"
 #include "runtime/recording.h"
 
 namespace flatshard {
+
+std::string describe(const Collective& call) {
+  return str(call.verb, " of ", call.label, " on ", call.communicator, ", ", call.bytes, " bytes");
+}
+
+const char* intern(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string>& texts =
+      *new std::set<std::string>;  // never destroyed: threads may still read it
+  const std::lock_guard lock(mutex);
+  return texts.insert(text).first->c_str();
+}
 
 Tensor part_of(const Tensor& t, int index, int parts) {
   check(t.size() % parts == 0, "a tensor ", t.shape, " does not divide into ", parts, " parts");
@@ -98,27 +111,5 @@ std::shared_ptr<void> Communicator::register_memory(const Tensor& memory) {
   if (!handle) return nullptr;
   return {handle, [this](void* registered) { do_deregister(registered); }};
 }
-
-void SelfCommunicator::do_all_gather(Stream& stream, const Collective&,
-                                     const std::vector<GatherPart>& parts) {
-  for (const auto& [full, shard] : parts)
-    if (full.data != shard.data) copy(stream, full, shard);
-}
-
-void SelfCommunicator::do_all_to_all(Stream& stream, const Collective&, const Tensor& received,
-                                     const Tensor& sent) {
-  copy(stream, received, sent);
-}
-
-void SelfCommunicator::do_reduce_scatter(Stream& stream, const Collective&, const Tensor& shard,
-                                         const Tensor& full) {
-  copy(stream, shard, full);
-}
-
-void SelfCommunicator::do_broadcast(Stream&, const Collective&, const Tensor&, int) {}
-
-// A single rank has no peer: check_peer() refuses the call.
-void SelfCommunicator::do_send(Stream&, const Collective&, const Tensor&, int) {}
-void SelfCommunicator::do_receive(Stream&, const Collective&, const Tensor&, int) {}
 
 }  // namespace flatshard

@@ -61,12 +61,8 @@ class MpiCommunicator : public Communicator {
 
  private:
   void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override {
-    for (const auto& [full, shard] : parts) {
-      check_host(full);
-      check_host(shard);
-    }
-    stream.run(span_name(stream, call), [this, call, parts] {
-      const InFlight flight(watchdog_, call);
+    for (const auto& [full, shard] : parts) check_host({full, shard});
+    run(stream, call, [this, call, parts] {
       for (const auto& [full, shard] : parts) {
         const Elements elements(shard.bytes());
         const bool in_place = shard.data == part_of(full, rank(), size()).data;
@@ -80,16 +76,11 @@ class MpiCommunicator : public Communicator {
 
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                      const Tensor& sent) override {
-    check_host(received);
-    check_host(sent);
+    check_host({received, sent});
     const int64_t part = part_of(sent, 0, size()).bytes();
-    stream.run(span_name(stream, call), [this, call, received, sent, part] {
-      const InFlight flight(watchdog_, call);
-      const Elements elements(part);
-      run_asleep(call, [&](MPI_Request* request) {
-        return MPI_Ialltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
-                             elements.type(), comm_, request);
-      });
+    run(stream, call, part, [=, this](const Elements& elements, MPI_Request* request) {
+      return MPI_Ialltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
+                           elements.type(), comm_, request);
     });
   }
 
@@ -97,10 +88,8 @@ class MpiCommunicator : public Communicator {
                          const Tensor& full) override {
     check(shard.size() <= INT_MAX, "reduce_scatter: a shard of ", shard.size(), " elements, MPI counts to ",
           INT_MAX);
-    check_host(full);
-    check_host(shard);
-    stream.run(span_name(stream, call), [this, call, shard, full] {
-      const InFlight flight(watchdog_, call);
+    check_host({full, shard});
+    run(stream, call, [this, call, shard, full] {
       run_asleep(call, [&](MPI_Request* request) {
         return MPI_Ireduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
                                          MPI_SUM, comm_, request);
@@ -109,40 +98,45 @@ class MpiCommunicator : public Communicator {
   }
 
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
-    check_host(t);
-    stream.run(span_name(stream, call), [this, call, t, root] {
-      const InFlight flight(watchdog_, call);
-      const Elements elements(t.bytes());
-      run_asleep(call, [&](MPI_Request* request) {
-        return MPI_Ibcast(t.data, elements.count(), elements.type(), root, comm_, request);
-      });
+    check_host({t});
+    run(stream, call, t.bytes(), [=, this](const Elements& elements, MPI_Request* request) {
+      return MPI_Ibcast(t.data, elements.count(), elements.type(), root, comm_, request);
     });
   }
 
   void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override {
-    check_host(t);
-    stream.run(span_name(stream, call), [this, call, t, to] {
-      const InFlight flight(watchdog_, call);
-      const Elements elements(t.bytes());
-      run_asleep(call, [&](MPI_Request* request) {
-        return MPI_Isend(t.data, elements.count(), elements.type(), to, kTag, comm_, request);
-      });
+    check_host({t});
+    run(stream, call, t.bytes(), [=, this](const Elements& elements, MPI_Request* request) {
+      return MPI_Isend(t.data, elements.count(), elements.type(), to, kTag, comm_, request);
     });
   }
 
   void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override {
-    check_host(t);
-    stream.run(span_name(stream, call), [this, call, t, from] {
-      const InFlight flight(watchdog_, call);
-      const Elements elements(t.bytes());
-      run_asleep(call, [&](MPI_Request* request) {
-        return MPI_Irecv(t.data, elements.count(), elements.type(), from, kTag, comm_, request);
-      });
+    check_host({t});
+    run(stream, call, t.bytes(), [=, this](const Elements& elements, MPI_Request* request) {
+      return MPI_Irecv(t.data, elements.count(), elements.type(), from, kTag, comm_, request);
     });
   }
 
-  static void check_host(const Tensor& t) {
-    check(!t.device.is_cuda(), "MPI supports host memory only; a tensor is on ", t.device);
+  static void check_host(std::initializer_list<Tensor> tensors) {
+    for (const Tensor& t : tensors)
+      check(!t.device.is_cuda(), "MPI supports host memory only; a tensor is on ", t.device);
+  }
+
+  template <class Work>
+  void run(Stream& stream, const Collective& call, Work work) {
+    stream.run(span_name(stream, call), [this, call, work] {
+      const InFlight flight(watchdog_, call);
+      work();
+    });
+  }
+  // Runs start(elements, request), a call on messages of so many bytes.
+  template <class Start>
+  void run(Stream& stream, const Collective& call, int64_t bytes, Start start) {
+    run(stream, call, [call, bytes, start] {
+      const Elements elements(bytes);
+      run_asleep(call, [&](MPI_Request* request) { return start(elements, request); });
+    });
   }
 
   static constexpr int kTag = 0;  // one tag suffices: messages between two ranks arrive in order

@@ -14,6 +14,7 @@
 #include "comm/self_communicator.h"
 #include "comm/watchdog.h"
 #include "comm/world.h"
+#include "runtime/base64.h"
 #include "runtime/cuda_check.h"
 #include "runtime/memory.h"
 
@@ -319,34 +320,13 @@ class NcclCommunicator : public Communicator {
   std::optional<Watchdog::Probe> probe_;
 };
 
-std::string as_hex(const ncclUniqueId& id) {
-  std::string text;
-  for (const char c : id.internal) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    const unsigned byte = static_cast<unsigned char>(c);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-ncclUniqueId from_hex(const std::string& text) {
-  ncclUniqueId id;
-  check(text.size() == 2 * sizeof id.internal, "an NCCL id of ", text.size(), " digits");
-  for (size_t i = 0; i < sizeof id.internal; ++i)
-    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  return id;
-}
-
 NcclRoot::NcclRoot(World& world, Device device) : limit_(world.collective_limit()) {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);  // kernels start in the order of the calls
-  std::string text;
-  if (world.rank() == 0) {
-    ncclUniqueId id;
-    nccl_check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    text = as_hex(id);
-  }
-  const ncclUniqueId id = from_hex(world.all_gather_texts(text, "the NCCL id").front());
+  ncclUniqueId id{};
+  if (world.rank() == 0) nccl_check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const std::string mine = to_base64({id.internal, sizeof id.internal});
+  const std::string first = *from_base64(world.all_gather_texts(mine, "the NCCL id").front());
+  first.copy(id.internal, sizeof id.internal);
   cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
