@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/optimizer_range.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {

@@ -6,8 +6,8 @@
 
 #include "build_config.h"
 #include "kernels/dynamic_encode.h"
+#include "kernels/op.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 #include "kernels/simd_math.h"
 
 namespace flatshard {

@@ -1,16 +1,12 @@
-// AdamW with 8-bit moments on the GPU. Each operation is the same as in the CPU kernel, so both give the same
-// bits. A warp updates one block of moments at a time, eight neighbouring elements a lane.
+// AdamW with 8-bit moments on the GPU, by the operations of the CPU kernel, so with the same bits. A warp
+// updates a block of moments at a time, eight neighbouring elements a lane. Every lane has its own column of
+// the decoding tables, in its own bank of shared memory. Codes are found by arithmetic (dynamic_code.h), with
+// constants that shuffles read from the registers of a warp.
 //
-// Every lane has its own column of the decoding tables, in its own bank of shared memory, so lookups never
-// conflict. Codes are found by arithmetic (dynamic_code.h); its constants are in the registers of a warp and
-// read by shuffles.
-//
-// Instruction issue limits it on an H200: with gradients in fp32 and a copy in bf16, an element moves 18
-// bytes and takes 150 instructions, of a budget of 116 (flat.cuh). On an H100, whose budget is 166, memory
-// bandwidth limits it. With 110 registers a thread and 48 KiB of tables a block, two blocks of 256 fit on an
-// SM.
+// Instruction issue limits it on an H200, but not on an H100: the 18 bytes of an element take 150
+// instructions, of a budget of 116 or 166 (flat.cuh). With 110 registers and 48 KiB of tables, two blocks of
+// 256 threads fit on an SM.
 
-#include <bit>
 #include <cfloat>
 
 #include "kernels/adamw8bit.h"
@@ -83,12 +79,6 @@ class Finder {
   float bound_, scale_, offset_, last_;
 };
 
-__device__ inline float warp_max(float value) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2)
-    value = fmaxf(value, __shfl_xor_sync(kAll, value, offset));
-  return value;
-}
-
 // The absmax that a block stores: 0 instead of a subnormal number, whose reciprocal could overflow.
 __device__ inline float absmax_of(float largest) { return largest < FLT_MIN ? 0.0f : largest; }
 __device__ inline float inverse_of(float absmax) { return absmax > 0.0f ? 1.0f / absmax : 0.0f; }
@@ -110,23 +100,6 @@ __device__ inline uint8_t encode(const Finder<129>& finder, float y) {
 }
 __device__ inline uint8_t encode(const Finder<256>& finder, float y) {
   return static_cast<uint8_t>(finder.position_of(y));
-}
-
-// Stores values in one access. nvcc splits some stores of a Pack that are written without assembly.
-template <int N, class P>
-__device__ inline void store_rounded(P* to, const Pack<float, N>& values) {
-  Pack<P, N> rounded;
-  for (int j = 0; j < N; ++j) rounded.element[j] = from_float<P>(values.element[j]);
-  if constexpr (N == 1) {
-    *to = rounded.element[0];
-  } else if constexpr (sizeof(P) == 2) {
-    const uint2 w = std::bit_cast<uint2>(rounded);
-    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(w.x), "r"(w.y) : "memory");
-  } else {
-    const uint4 w = std::bit_cast<uint4>(rounded);
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
-                 : "memory");
-  }
 }
 
 // A block of 256 elements from `begin` on, in packs of N that belong to the lanes of a warp in turn.
@@ -186,8 +159,11 @@ struct Block {
       store<float, N>(r.p + at(k), p[k]);
     }
     if (r.copy)
-      for (int k = 0; k < kPacks; ++k)
-        if (has(k)) store_rounded(r.copy + at(k), p[k]);
+      for (int k = 0; k < kPacks; ++k) {
+        Pack<P, N> rounded;
+        for (int j = 0; j < N; ++j) rounded.element[j] = from_float<P>(p[k].element[j]);
+        if (has(k)) store_at_once<P, N>(r.copy + at(k), rounded);
+      }
     __syncwarp();  // all lanes have read the old absmax
     if (threadIdx.x % kWarp != 0) return;
     r.m_absmax[block] = new_m_absmax;
@@ -221,8 +197,7 @@ __global__ void __launch_bounds__(kThreads, 2) adamw8bit_kernel(Range<G, P> r, A
 template <int N, class G, class P>
 void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
   constexpr int64_t kElements = int64_t{kBlocksPerWarp} * kWarps * kMomentBlock;
-  const auto blocks = static_cast<unsigned>((r.size + kElements - 1) / kElements);
-  adamw8bit_kernel<N><<<blocks, kThreads, 0, native(stream)>>>(r, c);
+  adamw8bit_kernel<N><<<blocks_for(r.size, kElements), kThreads, 0, native(stream)>>>(r, c);
   check_launch(stream, "adamw8bit");
 }
 

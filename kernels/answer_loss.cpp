@@ -5,7 +5,7 @@
 
 #include "build_config.h"
 #include "kernels/answer_terms.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
@@ -19,8 +19,7 @@ void check_arguments(const AnswerLossBackward& a) {
   check(a.dnll.dtype == DType::f32 && a.nll.dtype == DType::f32 && a.nll.size() == N, kOp, ": dnll is ",
         a.dnll.dtype, ' ', a.dnll.shape, ", nll ", a.nll.dtype, ' ', a.nll.shape,
         ", must be f32 with one element for each token");
-  check(a.targets.dtype == DType::i32 && a.targets.size() == N, kOp, ": targets are ", a.targets.dtype, ' ',
-        a.targets.shape, ", must be i32 with one element for each of ", N, " tokens");
+  check_each(kOp, "targets", a.targets, DType::i32, N, "tokens");
   check(in.units.dtype == DType::i32 && in.units.shape.rank() == 2 && in.units.shape[1] == 3, kOp,
         ": units are ", in.units.dtype, ' ', in.units.shape, ", must be i32 (units, 3)");
   const int64_t columns = std::ssize(columns_of(in.loss));
@@ -256,8 +255,7 @@ AnswerSums sums_of_answers(const AnswerLossBackward& arguments) {
 }
 
 double min_bytes(const AnswerLossBackward& a) {
-  return static_cast<double>(a.dnll.bytes() + a.nll.bytes() + a.targets.bytes() + a.inputs.values.bytes() +
-                             a.inputs.units.bytes());
+  return bytes_of(a.dnll, a.nll, a.targets, a.inputs.values, a.inputs.units);
 }
 double flops(const AnswerLossBackward& a) { return 4.0 * static_cast<double>(a.nll.size()); }
 

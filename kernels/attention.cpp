@@ -6,7 +6,7 @@
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/attention_sm90.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 
 namespace flatshard {
 namespace {
@@ -147,12 +147,8 @@ std::string describe_attention_tier(DType dtype, int64_t head_size) {
   return "sm_80";
 }
 
-double min_bytes(const AttentionForward& a) {
-  return static_cast<double>(a.o.bytes() + a.q.bytes() + a.k.bytes() + a.v.bytes() + a.lse.bytes());
-}
-double min_bytes(const AttentionBackward& a) {
-  return static_cast<double>(2 * (a.q.bytes() + a.k.bytes() + a.v.bytes() + a.o.bytes()) + a.lse.bytes());
-}
+double min_bytes(const AttentionForward& a) { return bytes_of(a.o, a.q, a.k, a.v, a.lse); }
+double min_bytes(const AttentionBackward& a) { return 2 * bytes_of(a.q, a.k, a.v, a.o) + bytes_of(a.lse); }
 
 namespace {
 

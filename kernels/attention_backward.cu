@@ -1,19 +1,13 @@
 // The backward pass of attention on the GPU: two kernels, without atomics. In the first, a thread block owns
 // a tile of queries and iterates over the keys; it writes dq and QueryTerms. In the second, a thread block
 // owns a tile of keys and iterates over the queries of all heads of a group, with transposed scores; it
-// writes dk and dv. Both recompute the scores.
+// writes dk and dv. Both recompute the scores. Tiles are copied in two stages, so that copies overlap
+// products.
 //
-// Shared memory bandwidth limits them for heads of 128: registers suffice for only 16 rows per warp, so each
-// fragment that a warp loads from shared memory serves two mma instructions, not four as in the forward pass.
-// Its 12 to 13 FLOP per byte suffice for 40% of the tensor cores' rate on sm_90. For bf16, by head size, with
-// blocks of 128 threads:
-//                registers  shared memory  blocks per SM  FLOP per byte
-//   dq       64     199        48 KiB           2              19
-//           128     155        64 KiB           3              12
-//   dk, dv   64     226        49 KiB           2              14
-//           128     243        64.5 KiB         2              13
-// The tiles that a block iterates over are copied in two stages, so that copies overlap products. With 8 or
-// 12 warps per SM, some compute exponentials while others multiply.
+// Shared memory bandwidth limits them for heads of 128: registers (199 to 243 of 128 threads, in 48 to 64.5
+// KiB) suffice for 16 rows per warp, so a fragment that a warp loads serves two mma instructions, not four as
+// in the forward pass. Its 12 to 13 FLOP per byte suffice for 40% of the tensor cores' rate on sm_90. Two or
+// three blocks fit on an SM, of which some warps compute exponentials while others multiply.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"

@@ -2,14 +2,10 @@
 // tile of queries of a head, a warp some of its rows, and iterates over tiles of keys. Values are loaded
 // during the product with keys, and keys during the product with values.
 //
-// The tensor cores limit it, and for heads of 64 the exponentials as well: on sm_90 a tile of 128 queries and
-// 64 keys takes 512 clocks of exponentials, and 1024 clocks of products for heads of 128 or 512 for heads of
-// 64. mma.sync reaches an estimated 60% of the tensor cores' rate; only wgmma reaches all of it.
-//
-// A warp owns 32 queries, so each fragment of 16 x 16 keys or values that it loads from shared memory serves
-// four mma instructions: 26 FLOP per byte, enough for 80% of the tensor cores' rate. A block of 128 threads
-// has 255 registers a thread and 64 KiB of shared memory for heads of 128, and 217 and 32 KiB for heads of
-// 64. Two blocks fit on an SM: one computes exponentials while the other multiplies.
+// The tensor cores limit it, of whose rate mma.sync reaches an estimated 60% on sm_90, and for heads of 64
+// the exponentials as well. A warp owns 32 queries, so a fragment that it loads from shared memory serves
+// four mma instructions: 26 FLOP per byte, enough for 80% of the rate. With at most 255 registers for 128
+// threads and 64 KiB, two blocks fit on an SM: one computes exponentials while the other multiplies.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "build_config.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "kernels/simd_math.h"
 #include "runtime/parallel.h"
 
@@ -16,17 +16,12 @@ int64_t valid_columns(const CrossEntropyBackward& a) {
   return a.valid_vocab > 0 ? a.valid_vocab : a.logits.shape[-1];
 }
 
-void check_rows(const char* op, const char* name, const Tensor& t, DType dtype, const Tensor& logits) {
-  check(t.dtype == dtype && t.size() == logits.rows(), op, ": ", name, " is ", t.dtype, " ", t.shape,
-        ", must be ", dtype, " with one element for each of ", logits.rows(), " rows");
-}
-
 template <class Args>
 void check_arguments(const char* op, const Args& a) {
   check(is_float(a.logits.dtype), op, ": logits are ", a.logits.dtype, ", must be f32, bf16 or f16");
-  check_rows(op, "loss", a.loss, DType::f32, a.logits);
-  check_rows(op, "targets", a.targets, DType::i32, a.logits);
-  check_rows(op, "target_weights", a.target_weights, DType::f32, a.logits);
+  check_each(op, "loss", a.loss, DType::f32, a.logits.rows(), "rows");
+  check_each(op, "targets", a.targets, DType::i32, a.logits.rows(), "rows");
+  check_each(op, "target_weights", a.target_weights, DType::f32, a.logits.rows(), "rows");
   check(a.valid_vocab >= 0 && a.valid_vocab <= a.logits.shape[-1], op, ": valid_vocab is ", a.valid_vocab,
         ", must be in [0, ", a.logits.shape[-1], "]");
 }
@@ -172,12 +167,10 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
 }
 
 double min_bytes(const CrossEntropyForward& a) {
-  return static_cast<double>(a.logits.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.target_weights.bytes());
+  return bytes_of(a.logits, a.loss, a.targets, a.target_weights);
 }
 double min_bytes(const CrossEntropyBackward& a) {
-  return static_cast<double>(a.logits.bytes() + a.dlogits.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.target_weights.bytes());
+  return bytes_of(a.logits, a.dlogits, a.loss, a.targets, a.target_weights);
 }
 double flops(const CrossEntropyForward& a) { return 4.0 * static_cast<double>(a.logits.size()); }
 double flops(const CrossEntropyBackward& a) { return 8.0 * static_cast<double>(a.logits.size()); }

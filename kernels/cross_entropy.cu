@@ -3,14 +3,9 @@
 // logits.
 //
 // Memory bandwidth limits it: a logit in fp32 and its gradient in bf16 are 6 bytes and take 32 instructions
-// of PTX, of a budget of 38 (flat.cuh). A block has 1024 threads of 32 registers and 256 bytes of shared
-// memory, so two fit on an SM, with 32 KiB in flight. The second pass finds rows of 50257 logits in an L2
-// cache of 60 MB; it reads rows of 128256 from memory again, which makes 10 bytes per logit.
-//
-// Rows are not kept in shared memory: it holds 58000 logits, and rows of that size stay in the L2 cache
-// anyway. Longer rows would need a cluster of blocks. The second reading of 151936 logits takes an estimated
-// 0.18 us per token on an H100: 2.7% of a training step of Qwen2.5-0.5B, and 0.25% of one with 7e9
-// parameters.
+// of PTX, of a budget of 38 (flat.cuh). With 32 registers, two blocks of 1024 threads fit on an SM, with 32
+// KiB in flight. The second pass finds rows of up to 58000 logits in an L2 cache of 60 MB. It reads longer
+// ones again, which takes up to 2.7% of a step of Qwen2.5-0.5B; only a cluster of blocks could keep them.
 
 #include <algorithm>
 #include <limits>
@@ -99,12 +94,6 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
   });
 }
 
-template <int N, class T, class D>
-void launch(Stream& stream, const Rows<T, D>& rows, int64_t count) {
-  cross_entropy_kernel<N><<<static_cast<unsigned>(count), kThreads, 0, native(stream)>>>(rows);
-  check_launch(stream, "cross_entropy");
-}
-
 template <class T, class D>
 void run(Stream& stream, const CrossEntropyBackward& a) {
   constexpr int kPack = std::min(kPackSize<T>, kPackSize<D>);
@@ -117,10 +106,12 @@ void run(Stream& stream, const CrossEntropyBackward& a) {
                         .columns = columns,
                         .V = a.valid_vocab > 0 ? a.valid_vocab : columns,
                         .inverse_cap = a.softcap > 0 ? 1 / a.softcap : 0};
+  const auto blocks = static_cast<unsigned>(a.logits.rows());
   if (packable<T>(columns, rows.dlogits, rows.logits))
-    launch<kPack>(stream, rows, a.logits.rows());
+    cross_entropy_kernel<kPack><<<blocks, kThreads, 0, native(stream)>>>(rows);
   else
-    launch<1>(stream, rows, a.logits.rows());
+    cross_entropy_kernel<1><<<blocks, kThreads, 0, native(stream)>>>(rows);
+  check_launch(stream, "cross_entropy");
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -133,8 +124,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
   const int64_t size = targets.size();
-  const auto blocks = static_cast<unsigned>((size + kThreads - 1) / kThreads);
-  check_targets_kernel<<<blocks, kThreads, 0, native(stream)>>>(targets.as<int32_t>(), size, V);
+  check_targets_kernel<<<blocks_for(size, kThreads), kThreads, 0, native(stream)>>>(targets.as<int32_t>(),
+                                                                                    size, V);
   check_launch(stream, "check_targets");
 }
 

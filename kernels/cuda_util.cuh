@@ -127,9 +127,15 @@ __device__ inline void require(bool condition) {
   if (!condition) __trap();
 }
 
-// The sum over a warp, in every lane, by a fixed tree.
+// The sum over a warp, or over each group of kLanes of its lanes, in every lane, by a fixed tree.
+template <int kLanes = kWarp>
 __device__ inline float warp_sum(float value) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+__device__ inline float warp_max(float value) {  // ignores NaN
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 
@@ -152,8 +158,7 @@ template <int kThreads>
 __device__ inline float block_max(float value) {
   static_assert(kThreads % kWarp == 0);
   __shared__ float warps[kThreads / kWarp];
-  for (int offset = kWarp / 2; offset > 0; offset /= 2)
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  value = warp_max(value);
   __syncthreads();  // the array may still be read by the caller's previous maximum
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
   __syncthreads();
@@ -178,6 +183,9 @@ __device__ inline float tanh_of(float x) {
 }
 
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+// The number of thread blocks for n elements, `each` a block.
+inline unsigned blocks_for(int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); }
 
 // Throws an Error if the launch failed; follows every <<<...>>>.
 inline void check_launch(const Stream& stream, const char* kernel,

@@ -3,30 +3,12 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
-#include "kernels/planned_op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
-namespace {
-
-void check_masked(const char* op, const MaskedProduct& a) {
-  check(a.out.shape == a.in.shape && a.out.dtype == a.in.dtype, op, ": the output is ", a.out.dtype, " ",
-        a.out.shape, ", must be like the input ", a.in.dtype, " ", a.in.shape);
-  check(a.p >= 0.0f && a.p < 1.0f, op, ": p is ", a.p, ", must be in [0, 1)");
-  check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
-}
-
-MaskedProduct masked(const DropoutForward& a) {
-  return {a.y, a.x, a.p, a.random, a.first, false, stride_or_width("dropout: x", a.x_stride, a.x.shape[-1])};
-}
-MaskedProduct masked(const DropoutBackward& a) {
-  return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx, a.dy.shape[-1]};
-}
-
-}  // namespace
-
 namespace cpu {
 namespace {
 
@@ -37,7 +19,7 @@ constexpr int64_t kBatch = 1024;
 
 // Computes elements [first, last), whose inputs are contiguous at `in`.
 template <class T>
-void apply(const MaskedProduct& a, int64_t first, int64_t last, const T* in) {
+void apply(const Dropout& a, int64_t first, int64_t last, const T* in) {
   const float scale = 1.0f / (1.0f - a.p);
   float uniform[kBatch];
   for (int64_t begin = first; begin < last; begin += kBatch, in += kBatch) {
@@ -53,7 +35,7 @@ void apply(const MaskedProduct& a, int64_t first, int64_t last, const T* in) {
 }
 
 template <class T>
-void apply(const MaskedProduct& a) {
+void apply(const Dropout& a) {
   const T* in = a.in.as<T>();
   const int64_t C = a.in.shape[-1];
   if (a.in_stride == C)
@@ -69,28 +51,23 @@ void apply(const MaskedProduct& a) {
 
 namespace {
 
-template <class Args>
-void run(Stream& stream, const char* op, const Args& args) {
-  const MaskedProduct a = masked(args);
-  check_masked(op, a);
-  if (a.in.empty() || plans(stream, op, args, a.in)) return;
+void run(Stream& stream, const char* op, Dropout a) {
+  check_like(op, "the output", a.out, "the input", a.in);
+  check(a.p >= 0.0f && a.p < 1.0f, op, ": p is ", a.p, ", must be in [0, 1)");
+  check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
+  a.in_stride = stride_or_width(op, a.in_stride, a.in.shape[-1]);
+  if (a.in.empty() || plans(stream, op, a, a.in)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::dropout(stream, op, a);
   stream.run(op, [a] { visit_float(a.in.dtype, [&]<class T>() { cpu::apply<T>(a); }); });
 }
 
-double bytes(const MaskedProduct& a) {
-  return static_cast<double>(a.in.bytes() + (a.accumulate ? 2 : 1) * a.out.bytes());
-}
-
 }  // namespace
 
-void dropout_forward(Stream& stream, const DropoutForward& a) { run(stream, "dropout_forward", a); }
-void dropout_backward(Stream& stream, const DropoutBackward& a) { run(stream, "dropout_backward", a); }
+void dropout_forward(Stream& stream, const Dropout& a) { run(stream, "dropout_forward", a); }
+void dropout_backward(Stream& stream, const Dropout& a) { run(stream, "dropout_backward", a); }
 
-double min_bytes(const DropoutForward& a) { return bytes(masked(a)); }
-double min_bytes(const DropoutBackward& a) { return bytes(masked(a)); }
-double flops(const DropoutForward& a) { return static_cast<double>(a.x.size()); }
-double flops(const DropoutBackward& a) { return static_cast<double>(a.dy.size()); }
+double min_bytes(const Dropout& a) { return bytes_of(a.in, a.out) + (a.accumulate ? bytes_of(a.out) : 0); }
+double flops(const Dropout& a) { return static_cast<double>(a.in.size()); }
 
 }  // namespace flatshard

@@ -1,8 +1,6 @@
-// Dropout on the GPU, with the same bits as on the CPU.
-//
-// Instruction issue limits it: an element takes about 34 instructions, half of them for its random number, of
-// a budget of 25 for its 4 bytes (flat.cuh), so it reaches at most three quarters of the memory bandwidth.
-// With 48 registers, an SM runs 1280 threads, with 40 KiB in flight.
+// Dropout on the GPU, with the same bits as on the CPU. Instruction issue limits it: the 4 bytes of an
+// element take about 34 instructions, half of them for its random number, of a budget of 25 (flat.cuh). With
+// 48 registers, an SM runs 1280 threads, with 40 KiB in flight.
 
 #include "kernels/dropout.h"
 #include "kernels/flat.cuh"
@@ -43,7 +41,7 @@ struct Mask {
 
 }  // namespace
 
-void dropout(Stream& stream, const char* op_name, const MaskedProduct& a) {
+void dropout(Stream& stream, const char* op_name, const Dropout& a) {
   visit_float(a.in.dtype, [&]<class T>() {
     const Mask<T> op{.out = a.out.as<T>(),
                      .in = a.in.as<T>(),

@@ -3,35 +3,15 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 #include "kernels/simd_math.h"
 
 namespace flatshard {
-namespace {
-
-void check_like(const char* op, const char* name, const Tensor& t, const Tensor& y) {
-  check(t.shape == y.shape && t.dtype == y.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
-        ", must be like y ", y.dtype, " ", y.shape);
-}
-
-}  // namespace
-
 namespace cpu {
 namespace {
 
 using namespace simd;
-
-// y[i] = value(i, lanes).
-template <class T, class Value>
-void write_elements(const Tensor& y, int64_t written, Value&& value) {
-  T* to = y.as<T>();
-  parallel_write(written, y.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
-    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-      out.store(to + begin + i, value(begin + i, lanes), lanes);
-    });
-  });
-}
 
 template <class To, class From>
 void cast_rows(const Cast& a, int64_t y_stride, int64_t x_stride) {
@@ -118,8 +98,8 @@ void cast(Stream& stream, const Cast& a) {
 }
 
 void add(Stream& stream, const Add& a) {
-  check_like("add", "a", a.a, a.y);
-  check_like("add", "b", a.b, a.y);
+  check_like("add", "a", a.a, "y", a.y);
+  check_like("add", "b", a.b, "y", a.y);
   if (a.y.empty() || plans(stream, "add", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::add(stream, a);
@@ -127,7 +107,7 @@ void add(Stream& stream, const Add& a) {
 }
 
 void scale(Stream& stream, const Scale& a) {
-  check_like("scale", "x", a.x, a.y);
+  check_like("scale", "x", a.x, "y", a.y);
   if (a.y.empty() || plans(stream, "scale", a, a.y)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::scale(stream, a);
@@ -135,7 +115,7 @@ void scale(Stream& stream, const Scale& a) {
 }
 
 void softcap(Stream& stream, const Softcap& a) {
-  check_like("softcap", "x", a.x, a.y);
+  check_like("softcap", "x", a.x, "y", a.y);
   check(a.cap > 0, "softcap: cap is ", a.cap, ", must be positive");
   if (a.y.empty() || plans(stream, "softcap", a, a.y)) return;
   if constexpr (kCudaBuilt)
@@ -156,11 +136,11 @@ void place(Stream& stream, const Place& a) {
              [a, y_stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::place<T>(a, y_stride); }); });
 }
 
-double min_bytes(const Cast& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
-double min_bytes(const Add& a) { return static_cast<double>(a.a.bytes() + a.b.bytes() + a.y.bytes()); }
-double min_bytes(const Scale& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
-double min_bytes(const Softcap& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
-double min_bytes(const Place& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double min_bytes(const Cast& a) { return bytes_of(a.x, a.y); }
+double min_bytes(const Add& a) { return bytes_of(a.a, a.b, a.y); }
+double min_bytes(const Scale& a) { return bytes_of(a.x, a.y); }
+double min_bytes(const Softcap& a) { return bytes_of(a.x, a.y); }
+double min_bytes(const Place& a) { return bytes_of(a.x, a.y); }
 double flops(const Cast&) { return 0; }
 double flops(const Add& a) { return static_cast<double>(a.y.size()); }
 double flops(const Scale& a) { return static_cast<double>(a.y.size()); }

@@ -1,8 +1,7 @@
 // The elementwise operations on the GPU. All but softcap give the same bits as on the CPU.
 //
-// Memory bandwidth limits casts, sums and scaling, which take at most 8 instructions an element (flat.cuh). A
-// cast of fp32 to bf16 moves 6 bytes with 32 registers, a sum 6 bytes with 36, scaling and soft caps 4 bytes
-// with 25 and 32. Instruction issue limits a soft cap of bf16: 29 instructions, of a budget of 25.
+// Memory bandwidth limits all but softcap, with at most 8 instructions an element and 36 registers
+// (flat.cuh). Instruction issue limits a soft cap of bf16: 29 instructions, of a budget of 25.
 
 #include <algorithm>
 
@@ -30,61 +29,17 @@ struct CastOp {
   }
 };
 
-template <class T>
-struct AddOp {
-  T* y;
-  const T *a, *b;
+struct Sum {
   float factor;
-
-  template <int N>
-  struct Inputs {
-    Pack<T, N> a, b;
-  };
-  template <int N>
-  __device__ Inputs<N> read(int64_t i) const {
-    return {load<T, N>(a + i), load<T, N>(b + i)};
-  }
-  template <int N>
-  __device__ void write(int64_t i, const Inputs<N>& in) const {
-    Pack<T, N> out;
-    for (int j = 0; j < N; ++j)
-      out.element[j] = from_float<T>(fmaf(to_float(in.b.element[j]), factor, to_float(in.a.element[j])));
-    store<T, N>(y + i, out);
-  }
+  __device__ float operator()(float a, float b) const { return fmaf(b, factor, a); }
 };
-
-template <class T>
-struct ScaleOp {
-  T* y;
-  const T* x;
+struct Scaled {
   float factor;
-
-  template <int N>
-  __device__ Pack<T, N> read(int64_t i) const {
-    return load<T, N>(x + i);
-  }
-  template <int N>
-  __device__ void write(int64_t i, Pack<T, N> v) const {
-    for (int j = 0; j < N; ++j) v.element[j] = from_float<T>(to_float(v.element[j]) * factor);
-    store<T, N>(y + i, v);
-  }
+  __device__ float operator()(float x) const { return x * factor; }
 };
-
-template <class T>
-struct SoftcapOp {
-  T* y;
-  const T* x;
+struct Capped {
   float cap, inverse;
-
-  template <int N>
-  __device__ Pack<T, N> read(int64_t i) const {
-    return load<T, N>(x + i);
-  }
-  template <int N>
-  __device__ void write(int64_t i, Pack<T, N> v) const {
-    for (int j = 0; j < N; ++j) v.element[j] = from_float<T>(cap * tanh_of(to_float(v.element[j]) * inverse));
-    store<T, N>(y + i, v);
-  }
+  __device__ float operator()(float x) const { return cap * tanh_of(x * inverse); }
 };
 
 template <class T>
@@ -122,25 +77,10 @@ void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride) {
   });
 }
 
-void add(Stream& stream, const Add& a) {
-  visit_float(a.y.dtype, [&]<class T>() {
-    const AddOp<T> op{a.y.as<T>(), a.a.as<T>(), a.b.as<T>(), a.factor};
-    launch_flat<kPackSize<T>>(stream, "add", op, a.y.size(), packable<T>(0, op.y, op.a, op.b));
-  });
-}
-
-void scale(Stream& stream, const Scale& a) {
-  visit_float(a.y.dtype, [&]<class T>() {
-    const ScaleOp<T> op{a.y.as<T>(), a.x.as<T>(), a.factor};
-    launch_flat<kPackSize<T>>(stream, "scale", op, a.y.size(), packable<T>(0, op.y, op.x));
-  });
-}
-
+void add(Stream& stream, const Add& a) { launch_map(stream, "add", Sum{a.factor}, a.y, a.a, a.b); }
+void scale(Stream& stream, const Scale& a) { launch_map(stream, "scale", Scaled{a.factor}, a.y, a.x); }
 void softcap(Stream& stream, const Softcap& a) {
-  visit_float(a.y.dtype, [&]<class T>() {
-    const SoftcapOp<T> op{a.y.as<T>(), a.x.as<T>(), a.cap, 1 / a.cap};
-    launch_flat<kPackSize<T>>(stream, "softcap", op, a.y.size(), packable<T>(0, op.y, op.x));
-  });
+  launch_map(stream, "softcap", Capped{a.cap, 1 / a.cap}, a.y, a.x);
 }
 
 void place(Stream& stream, const Place& a, int64_t y_stride) {

@@ -5,7 +5,7 @@
 
 #include "build_config.h"
 #include "kernels/index_sort.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -15,24 +15,17 @@ namespace {
 // Checks a table and its indices against rows (N, C).
 void check_table(const char* op, const char* table_name, const Tensor& table, DType dtype,
                  const char* index_name, const Tensor& index, const Tensor& rows) {
-  check(table.dtype == dtype && table.shape.rank() == 2 && table.shape[-1] == rows.shape[-1], op, ": ",
-        table_name, " is ", table.dtype, " ", table.shape, ", must be ", dtype, " (rows, ", rows.shape[-1],
-        ")");
-  check(index.dtype == DType::i32 && index.size() == rows.rows(), op, ": ", index_name, " is ", index.dtype,
-        " ", index.shape, ", must be i32 with one element for each of ", rows.rows(), " rows");
+  check_table(op, table_name, table, dtype, rows.shape[-1]);
+  check_each(op, index_name, index, DType::i32, rows.rows(), "rows");
 }
 
-void check_tokens(const Tensor& tokens, int64_t V) {
-  const int32_t* token = tokens.as<int32_t>();
-  for (int64_t n = 0; n < tokens.size(); ++n)
-    check(token[n] >= 0 && token[n] < V, "token ", token[n], " at ", n, " is outside the vocabulary of ", V);
-}
-
-void check_positions(const Tensor& positions, int64_t P) {
-  const int32_t* position = positions.as<int32_t>();
-  for (int64_t n = 0; n < positions.size(); ++n)
-    check(position[n] >= 0 && position[n] < P, "position ", position[n], " at ", n,
-          " is outside the table of ", P);
+// Checks that the rows of a table, if it is used, include all `numbers`.
+void check_numbers(const char* name, const Tensor& numbers, const Tensor& table, const char* table_name) {
+  if (table.empty()) return;
+  const int32_t* number = numbers.as<int32_t>();
+  for (int64_t n = 0; n < numbers.size(); ++n)
+    check(number[n] >= 0 && number[n] < table.shape[0], name, " ", number[n], " at ", n, " is outside the ",
+          table_name, " of ", table.shape[0]);
 }
 
 }  // namespace
@@ -107,8 +100,8 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a) {
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::embedding_forward(stream, a);
   stream.run("embedding_forward", [a] {
-    check_tokens(a.tokens, a.w.shape[0]);
-    if (!a.p.empty()) check_positions(a.positions, a.p.shape[0]);
+    check_numbers("token", a.tokens, a.w, "vocabulary");
+    check_numbers("position", a.positions, a.p, "table");
     visit_float(a.y.dtype, [&]<class T>() { cpu::forward<T>(a); });
   });
 }
@@ -126,8 +119,8 @@ void embedding_backward(Stream& stream, Arena& scratch, const EmbeddingBackward&
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::embedding_backward(stream, a, sort);
   stream.run("embedding_backward", [a, sort] {
-    if (!a.dw.empty()) check_tokens(a.tokens, a.dw.shape[0]);
-    if (!a.dp.empty()) check_positions(a.positions, a.dp.shape[0]);
+    check_numbers("token", a.tokens, a.dw, "vocabulary");
+    check_numbers("position", a.positions, a.dp, "table");
     visit_float(a.dy.dtype, [&]<class T>() {
       cpu::add_rows<T>(a.dw, a.dy, a.tokens, sort.as<int32_t>());
       cpu::add_rows<T>(a.dp, a.dy, a.positions, sort.as<int32_t>());

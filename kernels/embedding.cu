@@ -3,10 +3,8 @@
 // of a token adds the rows of all its occurrences, in order; the other warps exit.
 //
 // Memory bandwidth limits both passes, unless the additions of one frequent token take longer. In the forward
-// pass, an element moves 4 bytes and takes at most 19 instructions of a budget of 25 (flat.cuh); with 46
-// registers, 1280 threads of an SM have 40 KiB of the table in flight. In the backward pass, a thread has 56
-// registers, so 32 warps of an SM are resident, each with 16 rows of a frequent token in flight: 4 KiB of
-// bf16.
+// pass, the 4 bytes of an element take at most 19 instructions of a budget of 25 (flat.cuh), with 46
+// registers. In the backward pass, 32 warps of 56 registers have 16 rows each of a frequent token in flight.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"
@@ -103,9 +101,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int N>
 void launch_add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Indexed& sorted) {
   const int64_t C = dy.shape[-1], slices = (C + kWarp * N - 1) / (kWarp * N), warps = dy.rows() * slices;
-  add_rows_kernel<T, N>
-      <<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, native(stream)>>>(
-          table.as<float>(), dy.as<T>(), sorted, static_cast<int>(dy.rows()), C, static_cast<int>(slices));
+  add_rows_kernel<T, N><<<blocks_for(warps, kWarps), kThreads, 0, native(stream)>>>(
+      table.as<float>(), dy.as<T>(), sorted, static_cast<int>(dy.rows()), C, static_cast<int>(slices));
   check_launch(stream, "embedding_backward");
 }
 

@@ -20,6 +20,7 @@
 // counted in the machine code.
 
 #include "kernels/cuda_util.cuh"
+#include "runtime/tensor.h"
 
 namespace flatshard::cuda {
 
@@ -47,8 +48,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size)
 template <int N, class Op>
 void launch_packs(Stream& stream, const char* name, const Op& op, int64_t size) {
   constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * N;
-  const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
-  flat_kernel<N><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
+  flat_kernel<N><<<blocks_for(size, kBlock), kFlatThreads, 0, native(stream)>>>(op, size);
   check_launch(stream, name);
 }
 
@@ -56,6 +56,43 @@ void launch_packs(Stream& stream, const char* name, const Op& op, int64_t size) 
 template <int N, class Op>
 void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, bool packable) {
   packable ? launch_packs<N>(stream, name, op, size) : launch_packs<1>(stream, name, op, size);
+}
+
+// y[i] = f(x[i]...), where f is a function of floats on the device.
+template <class T, class F, int kInputs>
+struct Map {
+  T* y;
+  const T* x[kInputs];
+  F f;
+
+  template <int N>
+  struct Inputs {
+    Pack<T, N> x[kInputs];
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    Inputs<N> in;
+    for (int k = 0; k < kInputs; ++k) in.x[k] = load<T, N>(x[k] + i);
+    return in;
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Inputs<N>& in) const {
+    Pack<T, N> out;
+    for (int j = 0; j < N; ++j)
+      if constexpr (kInputs == 1)
+        out.element[j] = from_float<T>(f(to_float(in.x[0].element[j])));
+      else
+        out.element[j] = from_float<T>(f(to_float(in.x[0].element[j]), to_float(in.x[1].element[j])));
+    store<T, N>(y + i, out);
+  }
+};
+
+template <class F, class... Inputs>
+void launch_map(Stream& stream, const char* name, const F& f, const Tensor& y, const Inputs&... x) {
+  visit_float(y.dtype, [&]<class T>() {
+    const Map<T, F, sizeof...(Inputs)> op{y.as<T>(), {x.template as<T>()...}, f};
+    launch_flat<kPackSize<T>>(stream, name, op, y.size(), packable<T>(0, y.data, x.data...));
+  });
 }
 
 }  // namespace flatshard::cuda

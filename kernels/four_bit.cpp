@@ -7,9 +7,9 @@
 #include "kernels/dynamic_encode.h"
 #include "kernels/four_bit_decode.h"
 #include "kernels/four_bit_encode.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -186,11 +186,6 @@ void dequantize(const DequantizeFourBit& a, int64_t y_stride) {
 
 namespace {
 
-void check_part(const char* op, const char* name, const Tensor& t, DType dtype, int64_t size) {
-  check(t.dtype == dtype && t.size() == size, op, ": ", name, " is ", t.dtype, " ", t.shape, ", must be ",
-        dtype, " with ", size, " elements");
-}
-
 void check_block(const char* op, int64_t block) {
   check(is_four_bit_block(block), op, ": block is ", block, ", must be a power of two from ",
         kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
@@ -211,21 +206,21 @@ void check_matrix(const char* op, const FourBitMatrix& w) {
   check_block(op, w.block);
   check(w.shape.rank() == 2, op, ": the weight is ", w.shape, ", must be a matrix");
   const int64_t blocks = block_count(w.shape.size(), w.block);
-  check_part(op, "codes", w.codes, DType::u8, code_bytes(w.shape.size()));
-  check_part(op, "absmax", w.absmax, w.is_nested() ? DType::u8 : DType::f32, blocks);
-  check_part(op, "table", w.table, DType::f32, 16);
+  check_elements(op, "codes", w.codes, DType::u8, code_bytes(w.shape.size()));
+  check_elements(op, "absmax", w.absmax, w.is_nested() ? DType::u8 : DType::f32, blocks);
+  check_elements(op, "table", w.table, DType::f32, 16);
   if (!w.is_nested()) return;
-  check_part(op, "nested_absmax", w.nested_absmax, DType::f32, block_count(blocks, kNestedBlock));
-  check_part(op, "nested_table", w.nested_table, DType::f32, 256);
-  check_part(op, "nested_offset", w.nested_offset, DType::f32, 1);
+  check_elements(op, "nested_absmax", w.nested_absmax, DType::f32, block_count(blocks, kNestedBlock));
+  check_elements(op, "nested_table", w.nested_table, DType::f32, 256);
+  check_elements(op, "nested_offset", w.nested_offset, DType::f32, 1);
 }
 
 void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
   constexpr const char* kOp = "quantize_four_bit";
   check(is_float(a.x.dtype), kOp, ": x is ", a.x.dtype, ", must be f32, bf16 or f16");
   check_block(kOp, a.block);
-  check_part(kOp, "codes", a.codes, DType::u8, code_bytes(a.x.size()));
-  check_part(kOp, "absmax", a.absmax, DType::f32, block_count(a.x.size(), a.block));
+  check_elements(kOp, "codes", a.codes, DType::u8, code_bytes(a.x.size()));
+  check_elements(kOp, "absmax", a.absmax, DType::f32, block_count(a.x.size(), a.block));
   if (a.x.empty() || plans(stream, kOp, a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::quantize_four_bit(stream, a);
@@ -239,10 +234,10 @@ void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
 void quantize_scales(Stream& stream, const QuantizeScales& a) {
   constexpr const char* kOp = "quantize_scales";
   const int64_t n = a.absmax.size();
-  check_part(kOp, "absmax", a.absmax, DType::f32, n);
-  check_part(kOp, "codes", a.codes, DType::u8, n);
-  check_part(kOp, "nested_absmax", a.nested_absmax, DType::f32, block_count(n, kNestedBlock));
-  check_part(kOp, "nested_offset", a.nested_offset, DType::f32, 1);
+  check_elements(kOp, "absmax", a.absmax, DType::f32, n);
+  check_elements(kOp, "codes", a.codes, DType::u8, n);
+  check_elements(kOp, "nested_absmax", a.nested_absmax, DType::f32, block_count(n, kNestedBlock));
+  check_elements(kOp, "nested_offset", a.nested_offset, DType::f32, 1);
   if (a.absmax.empty() || plans(stream, kOp, a, a.absmax)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::quantize_scales(stream, a);
@@ -264,22 +259,17 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
 }
 
 double stored_bytes(const FourBitMatrix& w) {
-  const int64_t bytes = w.codes.bytes() + w.absmax.bytes() + w.table.bytes() + w.nested_absmax.bytes() +
-                        w.nested_table.bytes() + w.nested_offset.bytes();
-  return static_cast<double>(bytes);
+  return bytes_of(w.codes, w.absmax, w.table, w.nested_absmax, w.nested_table, w.nested_offset);
 }
 
-double min_bytes(const QuantizeFourBit& a) {
-  return static_cast<double>(a.x.bytes() + a.codes.bytes() + a.absmax.bytes());
-}
+double min_bytes(const QuantizeFourBit& a) { return bytes_of(a.x, a.codes, a.absmax); }
 double min_bytes(const QuantizeScales& a) {
-  return static_cast<double>(a.absmax.bytes() + a.codes.bytes() + a.nested_absmax.bytes() +
-                             a.nested_offset.bytes());
+  return bytes_of(a.absmax, a.codes, a.nested_absmax, a.nested_offset);
 }
 double min_bytes(const DequantizeFourBit& a) {
   const auto elements = static_cast<double>(a.w.shape.size());
   const double part = elements == 0 ? 0 : static_cast<double>(a.y.size()) / elements;
-  return static_cast<double>(a.y.bytes()) + part * stored_bytes(a.w);
+  return bytes_of(a.y) + part * stored_bytes(a.w);
 }
 // A comparison for each bit of a code counts as one operation, as does a product.
 double flops(const QuantizeFourBit& a) { return 6.0 * static_cast<double>(a.x.size()); }

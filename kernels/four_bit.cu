@@ -1,14 +1,11 @@
 // 4-bit quantization on the GPU, with the bits of the CPU kernels. Each operation is rounded by itself:
-// __fmul_rn and __fadd_rn keep the compiler from fusing.
+// __fmul_rn and __fadd_rn keep the compiler from fusing. Tables of sixteen entries are in shared memory, in
+// different banks. All lanes read the 256 bounds of scales at once, and the 256 values of nested scales are
+// distributed over the lanes of a warp.
 //
-// Tables of sixteen entries are in shared memory: their words are in different banks, so lanes read different
-// entries without conflicts. All lanes read the 256 bounds of scales at once, and the 256 values of nested
-// scales are distributed over the lanes of a warp.
-//
-// Memory bandwidth limits dequantization: an element of bf16, in blocks of 64 with scales in fp32, moves 2.56
-// bytes and takes 13 or 14 instructions of PTX, of a budget of 16 (flat.cuh). Instruction issue limits
-// quantization, which runs once. Threads have at most 32 registers and blocks at most 1.1 KiB of shared
-// memory, so all 2048 threads of an SM are resident.
+// Memory bandwidth limits dequantization: the 2.56 bytes of an element of bf16, in blocks of 64 with scales
+// in fp32, take 13 or 14 instructions of PTX, of a budget of 16 (flat.cuh). Instruction issue limits
+// quantization, which runs once. With at most 32 registers, all 2048 threads of an SM are resident.
 
 #include <algorithm>
 
@@ -200,8 +197,6 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < N && i + j < size; ++j) write_one(i + j);
   }
 }
-
-unsigned blocks_for(int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); }
 
 }  // namespace
 

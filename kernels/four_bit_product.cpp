@@ -6,7 +6,7 @@
 #include "kernels/four_bit_decode.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
@@ -251,8 +251,7 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
 }
 
 double min_bytes(const FourBitProduct& p) {
-  double bytes = static_cast<double>(p.a.bytes() + p.bias.bytes() + p.addend.bytes() +
-                                     (p.accumulate ? 2 : 1) * p.c.bytes());
+  double bytes = bytes_of(p.a, p.bias, p.addend, p.c) + (p.accumulate ? bytes_of(p.c) : 0);
   for (const FourBitMatrix& w : p.w) bytes += stored_bytes(w);
   return bytes;
 }

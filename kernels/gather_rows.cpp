@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -16,11 +16,8 @@ Args checked(const char* op, Args a, const char* rows_name, const Tensor& rows, 
              const Tensor& table) {
   check(is_float(rows.dtype) && rows.shape.rank() == 2, op, ": ", rows_name, " is ", rows.dtype, " ",
         rows.shape, ", must be (rows, columns) in f32, bf16 or f16");
-  check(table.dtype == rows.dtype && table.shape.rank() == 2 && table.shape[1] == rows.shape[1], op, ": ",
-        table_name, " is ", table.dtype, " ", table.shape, ", must be ", rows.dtype, " (rows, ",
-        rows.shape[1], ")");
-  check(a.index.dtype == DType::i32 && a.index.size() == rows.shape[0], op, ": index is ", a.index.dtype, " ",
-        a.index.shape, ", must be i32 with one element for each of ", rows.shape[0], " rows");
+  check_table(op, table_name, table, rows.dtype, rows.shape[1]);
+  check_each(op, "index", a.index, DType::i32, rows.shape[0], "rows");
   check(a.y.empty() || a.x.empty() || a.y.data == nullptr || a.y.data != a.x.data, op,
         ": x and y must not share memory");
   a.y_stride = stride_or_width(op, a.y_stride, a.y.shape[1]);
@@ -99,10 +96,8 @@ void scatter_rows(Stream& stream, const ScatterRows& arguments) {
   });
 }
 
-double min_bytes(const GatherRows& a) { return static_cast<double>(2 * a.y.bytes() + a.index.bytes()); }
-double min_bytes(const ScatterRows& a) {
-  return static_cast<double>((a.add ? 3 : 2) * a.x.bytes() + a.index.bytes());
-}
+double min_bytes(const GatherRows& a) { return 2 * bytes_of(a.y) + bytes_of(a.index); }
+double min_bytes(const ScatterRows& a) { return (a.add ? 3 : 2) * bytes_of(a.x) + bytes_of(a.index); }
 double flops(const GatherRows&) { return 0; }
 double flops(const ScatterRows& a) { return a.add ? static_cast<double>(a.x.size()) : 0.0; }
 

@@ -1,9 +1,8 @@
 // Rows by their number on the GPU, with the same bits as on the CPU. A thread reads the number of its row,
 // which the threads of a row share, and then the row.
 //
-// Memory bandwidth limits both directions (flat.cuh). In a gather, an element moves 4 bytes and takes at most
-// 16 instructions of a budget of 25, with 30 registers. A scatter takes as many instructions, with 25
-// registers. A scatter that adds moves 6 bytes and takes at most 22 instructions of 38, with 46 registers.
+// Memory bandwidth limits it (flat.cuh): an element takes at most 16 instructions of a budget of 25 with 30
+// registers, or 22 of 38 with 46 in a scatter that adds.
 
 #include "kernels/flat.cuh"
 #include "kernels/gather_rows.h"

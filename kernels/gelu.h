@@ -15,6 +15,14 @@ namespace flatshard {
 enum class GeluKind { tanh, erf, quick };
 constexpr auto value_names(GeluKind) { return std::array{"tanh", "erf", "quick"}; }
 
+// Calls f.operator()<Of>() with the type of a kind; the types are in the order of GeluKind.
+template <class Tanh, class Erf, class Quick, class F>
+void visit_gelu(GeluKind kind, F&& f) {
+  if (kind == GeluKind::tanh) f.template operator()<Tanh>();
+  if (kind == GeluKind::erf) f.template operator()<Erf>();
+  if (kind == GeluKind::quick) f.template operator()<Quick>();
+}
+
 struct GeluForward {
   Tensor y;  // any shape
   Tensor x;  // like y

@@ -4,9 +4,9 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
 #include "runtime/memory.h"
@@ -196,12 +196,8 @@ void prepare_gemm(Device device) {
 
 const char* bf16_products() { return has_fast_bf16_tiles() ? "in bf16" : "in f32, from widened operands"; }
 
-double min_bytes(const Gemm& g) {
-  return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() + g.c.bytes() + addend_of(g).bytes());
-}
-double min_bytes(const BiasBackward& a) {
-  return static_cast<double>(a.dy.bytes() + (a.accumulate ? 2 : 1) * a.db.bytes());
-}
+double min_bytes(const Gemm& g) { return bytes_of(g.a, g.b, g.bias, g.c, addend_of(g)); }
+double min_bytes(const BiasBackward& a) { return bytes_of(a.dy, a.db) + (a.accumulate ? bytes_of(a.db) : 0); }
 double flops(const Gemm& g) {
   return 2.0 * static_cast<double>(g.c.size()) * static_cast<double>(extents_of(g).K);
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
 
 namespace flatshard {
@@ -18,8 +19,7 @@ void check_head(const char* op, const Args& a) {
   for (const auto& [name, t, dtype] : {std::tuple{"loss", a.loss, DType::f32},
                                        {"targets", a.targets, DType::i32},
                                        {"target_weights", a.target_weights, DType::f32}})
-    check(t.dtype == dtype && t.size() == a.x.rows(), op, ": ", name, " is ", t.dtype, " ", t.shape,
-          ", must be ", dtype, " with one element for each of ", a.x.rows(), " tokens");
+    check_each(op, name, t, dtype, a.x.rows(), "tokens");
   check(a.chunk >= 0, op, ": chunk is ", a.chunk, ", must be at least 0");
 }
 
@@ -31,13 +31,6 @@ int64_t chunk_of(const Args& a) {
 template <class Args>
 int64_t valid_vocab_of(const Args& a) {
   return a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0];
-}
-
-// Checks all targets before the first chunk, so that the Error has the index of the token in the call and
-// nothing is written.
-template <class Args>
-void check_all_targets(Stream& stream, const Args& a) {
-  check_targets(stream, a.targets, valid_vocab_of(a));
 }
 
 // Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last chunk, since
@@ -87,7 +80,8 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
   const int64_t V = a.w.shape[0], C = a.w.shape[1], columns = logit_columns(stream, a);
   const ArenaScope scope(scratch);
   const Tensor logits = alloc_logits(stream, scratch, chunk_of(a), columns, V);
-  check_all_targets(stream, a);
+  // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
+  check_targets(stream, a.targets, valid_vocab_of(a));
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
     gemm(stream, scratch,
@@ -110,20 +104,20 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
 
 void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
   check_head("head_loss_backward", a);
-  check(a.dx.shape == a.x.shape && a.dx.dtype == a.x.dtype, "head_loss_backward: dx is ", a.dx.dtype, " ",
-        a.dx.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
+  check_like("head_loss_backward", "dx", a.dx, "x", a.x);
   check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape), "head_loss_backward: dw is ",
         a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w, or empty");
-  check(!a.weigh || (a.gradient_weights.dtype == DType::f32 && a.gradient_weights.size() == a.x.rows()),
-        "head_loss_backward: gradient_weights are ", a.gradient_weights.dtype, ' ', a.gradient_weights.shape,
-        ", must be f32 with one element for each of ", a.x.rows(), " tokens");
+  if (a.weigh)
+    check_each("head_loss_backward", "gradient_weights", a.gradient_weights, DType::f32, a.x.rows(),
+               "tokens");
   if (a.x.empty()) return;
   const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a), columns = logit_columns(stream, a);
   const ArenaScope scope(scratch);
   const Tensor logits = alloc_logits(stream, scratch, chunk, columns, V);
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, columns});
   const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // never read
-  check_all_targets(stream, a);
+  // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
+  check_targets(stream, a.targets, valid_vocab_of(a));
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
     const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
@@ -171,14 +165,10 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   });
 }
 
-double min_bytes(const HeadLossForward& a) {
-  return static_cast<double>(a.x.bytes() + a.w.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.target_weights.bytes());
-}
+double min_bytes(const HeadLossForward& a) { return bytes_of(a.x, a.w, a.loss, a.targets, a.target_weights); }
 double min_bytes(const HeadLossBackward& a) {
-  return static_cast<double>(a.x.bytes() + a.dx.bytes() + a.w.bytes() +
-                             (a.accumulate ? 2 : 1) * a.dw.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.target_weights.bytes());
+  return bytes_of(a.x, a.dx, a.w, a.dw, a.loss, a.targets, a.target_weights) +
+         (a.accumulate ? bytes_of(a.dw) : 0);
 }
 double flops(const HeadLossForward& a) {
   return 2.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "build_config.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -64,7 +64,7 @@ InitialValues random_values(uint64_t seed) {
   };
 }
 
-double min_bytes(const InitParam& a) { return static_cast<double>(a.y.bytes()); }
+double min_bytes(const InitParam& a) { return bytes_of(a.y); }
 double flops(const InitParam& a) {  // counts the Box-Muller operations, without the random bits
   return a.init.kind == Init::Kind::normal ? 20.0 * static_cast<double>(a.y.size()) : 0.0;
 }

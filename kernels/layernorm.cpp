@@ -4,8 +4,8 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
-#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -16,18 +16,6 @@ void check_parameter(const char* op, const char* name, const Tensor& parameter, 
   check(parameter.size() == x.shape[-1] && (parameter.dtype == x.dtype || parameter.dtype == DType::f32), op,
         ": ", name, " is ", parameter.dtype, " ", parameter.shape, ", x is ", x.dtype, " ", x.shape, "; ",
         name, " must have the last dimension of x, and its dtype or f32");
-}
-
-void check_statistic(const char* op, const char* name, const Tensor& statistic, const Tensor& x) {
-  check(statistic.size() == x.rows() && statistic.dtype == DType::f32, op, ": ", name, " is ",
-        statistic.dtype, " ", statistic.shape, ", must be f32 with one element for each of ", x.rows(),
-        " rows");
-}
-
-void check_gradient(const char* name, const Tensor& gradient, const Tensor& x) {
-  check(gradient.empty() || (gradient.dtype == DType::f32 && gradient.size() == x.shape[-1]),
-        "layernorm_backward: ", name, " is ", gradient.dtype, " ", gradient.shape,
-        ", must be f32 with one element for each of ", x.shape[-1], " columns");
 }
 
 // Returns whether dw or db is wanted. Both are summed together, and each wanted one is stored.
@@ -117,10 +105,9 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check_parameter("layernorm_forward", "w", a.w, a.x);
   check_parameter("layernorm_forward", "b", a.b, a.x);
   check(a.b.dtype == a.w.dtype, "layernorm_forward: b is ", a.b.dtype, ", must be ", a.w.dtype, " like w");
-  check_statistic("layernorm_forward", "mean", a.mean, a.x);
-  check_statistic("layernorm_forward", "rstd", a.rstd, a.x);
-  check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
-        a.y.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
+  check_each("layernorm_forward", "mean", a.mean, DType::f32, a.x.rows(), "rows");
+  check_each("layernorm_forward", "rstd", a.rstd, DType::f32, a.x.rows(), "rows");
+  check_like("layernorm_forward", "y", a.y, "x", a.x);
   const int64_t y_stride = stride_or_width("layernorm_forward: y", a.y_stride, a.x.shape[-1]);
   if (a.x.empty() || plans(stream, "layernorm_forward", a, a.x)) return;
   if constexpr (kCudaBuilt)
@@ -132,14 +119,13 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
 
 void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward& a) {
   check_parameter("layernorm_backward", "w", a.w, a.x);
-  check_statistic("layernorm_backward", "mean", a.mean, a.x);
-  check_statistic("layernorm_backward", "rstd", a.rstd, a.x);
-  check(a.dx.shape == a.x.shape && a.dy.shape == a.x.shape && a.dx.dtype == a.x.dtype &&
-            a.dy.dtype == a.x.dtype,
-        "layernorm_backward: dx ", a.dx.dtype, " ", a.dx.shape, ", dy ", a.dy.dtype, " ", a.dy.shape,
-        " and x ", a.x.dtype, " ", a.x.shape, " must agree");
-  check_gradient("dw", a.dw, a.x);
-  check_gradient("db", a.db, a.x);
+  check_each("layernorm_backward", "mean", a.mean, DType::f32, a.x.rows(), "rows");
+  check_each("layernorm_backward", "rstd", a.rstd, DType::f32, a.x.rows(), "rows");
+  check_like("layernorm_backward", "dx", a.dx, "x", a.x);
+  check_like("layernorm_backward", "dy", a.dy, "x", a.x);
+  const int64_t C = a.x.shape[-1];
+  if (!a.dw.empty()) check_each("layernorm_backward", "dw", a.dw, DType::f32, C, "columns");
+  if (!a.db.empty()) check_each("layernorm_backward", "db", a.db, DType::f32, C, "columns");
   const ArenaScope scope(scratch);
   const Tensor partials = scratch.alloc(
       DType::f32, {partial_rows(stream.device(), a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
@@ -157,15 +143,10 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   });
 }
 
-double min_bytes(const LayerNormForward& a) {
-  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.w.bytes() + a.b.bytes() + a.mean.bytes() +
-                             a.rstd.bytes());
-}
+double min_bytes(const LayerNormForward& a) { return bytes_of(a.x, a.y, a.w, a.b, a.mean, a.rstd); }
 double min_bytes(const LayerNormBackward& a) {
-  const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
-  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() +
-                             (a.accumulate ? 2 : 1) * (a.dw.bytes() + a.db.bytes()) + a.mean.bytes() +
-                             a.rstd.bytes());
+  return bytes_of(a.x, a.dy, a.dx, a.w, a.dw, a.db, a.mean, a.rstd) + (a.accumulate_dx ? bytes_of(a.dx) : 0) +
+         (a.accumulate ? bytes_of(a.dw, a.db) : 0);
 }
 double flops(const LayerNormForward& a) { return 7.0 * static_cast<double>(a.x.size()); }
 double flops(const LayerNormBackward& a) {

@@ -1,11 +1,7 @@
-// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same tiles and the same
-// limit, memory bandwidth. The forward pass sums x and then (x - mean)^2 over the row in registers; it reads
-// w and b for each row, from the L1 cache. The backward pass adds up two sums by one barrier. Its sums of db
-// take the registers of the next row; the other block of the SM hides the latency. In a partial row db
-// follows dw.
-//
-// Both passes have at most 64 registers for bf16 on sm_90, so two blocks fit on an SM; with two packs a
-// thread the backward pass has 120. Shared memory is 16.5 KiB a block.
+// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same tiles, limit and
+// registers. The forward pass sums x and then (x - mean)^2 over the row in registers; it reads w and b for
+// each row, from the L1 cache. The backward pass adds up two sums by one barrier. Its sums of db take the
+// registers of the next row; the other block of the SM hides the latency. In a partial row db follows dw.
 
 #include "kernels/layernorm.h"
 #include "kernels/norm_types.h"

@@ -1,8 +1,8 @@
 #include "kernels/lion.h"
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/optimizer_range.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {

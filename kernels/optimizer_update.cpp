@@ -2,17 +2,9 @@
 
 #include <cmath>
 
-#include "runtime/check.h"
+#include "kernels/op.h"
 
 namespace flatshard {
-namespace {
-
-void check_elements(const char* op, const char* name, const Tensor& t, DType dtype, int64_t n) {
-  check(t.dtype == dtype && t.size() == n, op, ": ", name, " is ", t.dtype, " ", t.shape, ", must be ", dtype,
-        " with ", n, " elements");
-}
-
-}  // namespace
 
 void check_update(const char* op, const OptimizerUpdate& a, std::initializer_list<RequiredState> states) {
   const OptimizerShard& s = a.shard;

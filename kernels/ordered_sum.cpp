@@ -1,8 +1,8 @@
 #include "kernels/ordered_sum.h"
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace cpu {
@@ -39,20 +39,13 @@ inline Floats any_tree(const T* p, int64_t L, int64_t stride, Lanes lanes) {
   return sum;
 }
 
-template <class T, class Lanes>
+// The tree of its size, if the number of lanes is a power of two up to kMost.
+template <int kMost = 8, class T, class Lanes>
 inline Floats tree(const T* p, int64_t L, int64_t stride, Lanes lanes) {
-  switch (L) {
-    case 1:
-      return full_tree<1>(p, stride, lanes);
-    case 2:
-      return full_tree<2>(p, stride, lanes);
-    case 4:
-      return full_tree<4>(p, stride, lanes);
-    case 8:
-      return full_tree<8>(p, stride, lanes);
-    default:
-      return any_tree(p, L, stride, lanes);
-  }
+  if constexpr (kMost == 0)
+    return any_tree(p, L, stride, lanes);
+  else
+    return L == kMost ? full_tree<kMost>(p, stride, lanes) : tree<kMost / 2>(p, L, stride, lanes);
 }
 
 template <class T>
@@ -83,9 +76,7 @@ void ordered_sum(Stream& stream, const OrderedSum& a) {
   stream.run("ordered_sum", [a] { visit_float(a.lanes.dtype, [&]<class T>() { cpu::sum_lanes<T>(a); }); });
 }
 
-double min_bytes(const OrderedSum& a) {
-  return static_cast<double>(a.lanes.bytes() + (a.accumulate ? 2 : 1) * a.y.bytes());
-}
+double min_bytes(const OrderedSum& a) { return bytes_of(a.lanes, a.y) + (a.accumulate ? bytes_of(a.y) : 0); }
 double flops(const OrderedSum& a) {
   return static_cast<double>(a.lanes.size() - (a.accumulate ? 0 : a.y.size()));
 }

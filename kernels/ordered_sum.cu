@@ -1,10 +1,9 @@
 // The sum over lanes on the GPU, with the same bits as on the CPU: each thread adds the lanes of its elements
 // by the same tree.
 //
-// Memory bandwidth limits it. A thread sums two packs of 4 elements (flat.cuh) with one load from each lane:
-// 29 registers for four lanes, 32 for 16, so all 2048 threads of an SM are resident. A number of lanes that
-// is not a power of two up to 64 is added eight lanes at a time, in 80 registers: 768 threads, with 48 KiB of
-// bf16 in flight.
+// Memory bandwidth limits it. A thread sums two packs of 4 elements (flat.cuh), with at most 32 registers for
+// 16 lanes. A number of lanes that is not a power of two up to 64 is added eight lanes at a time, in 80
+// registers: 768 threads, with 48 KiB of bf16 in flight.
 
 #include "kernels/flat.cuh"
 #include "kernels/ordered_sum.h"
@@ -100,9 +99,11 @@ struct SumLanes {
 
 // Single elements are added by the kernel for any number of lanes: buffers of gradients are aligned for
 // packs.
-template <int kLanes, class T>
+template <class T, int kLanes = 64>
 void launch(Stream& stream, const OrderedSum& a) {
   const int64_t size = a.y.size(), L = a.lanes.shape[0];
+  if constexpr (kLanes > 0)
+    if (L != kLanes) return launch<T, kLanes / 2>(stream, a);
   const auto op = [&]<int kSummed>() {
     return SumLanes<kSummed, T>{a.y.as<float>(), a.lanes.as<T>(), L, size, a.accumulate};
   };
@@ -116,26 +117,7 @@ void launch(Stream& stream, const OrderedSum& a) {
 }  // namespace
 
 void ordered_sum(Stream& stream, const OrderedSum& a) {
-  visit_float(a.lanes.dtype, [&]<class T>() {
-    switch (a.lanes.shape[0]) {
-      case 1:
-        return launch<1, T>(stream, a);
-      case 2:
-        return launch<2, T>(stream, a);
-      case 4:
-        return launch<4, T>(stream, a);
-      case 8:
-        return launch<8, T>(stream, a);
-      case 16:
-        return launch<16, T>(stream, a);
-      case 32:
-        return launch<32, T>(stream, a);
-      case 64:
-        return launch<64, T>(stream, a);
-      default:
-        return launch<0, T>(stream, a);
-    }
-  });
+  visit_float(a.lanes.dtype, [&]<class T>() { launch<T>(stream, a); });
 }
 
 }  // namespace flatshard::cuda

@@ -79,4 +79,15 @@ void parallel_write(int64_t written, int64_t n, int64_t block, Work&& work) {
   written > ScopedPastCachesBound::bound() ? run(PastCachesOutput{}) : run(CachedOutput{});
 }
 
+// y[i] = value(i, lanes).
+template <class T, class Value>
+void write_elements(const Tensor& y, int64_t written, Value&& value) {
+  T* to = y.as<T>();
+  parallel_write(written, y.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
+    simd::for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+      out.store(to + begin + i, value(begin + i, lanes), lanes);
+    });
+  });
+}
+
 }  // namespace flatshard

@@ -4,7 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -35,15 +35,8 @@ QkRows rows_of(const Heads& a) {
   if (a.table.empty()) return rows;
   check(a.table.dtype == DType::f32 && a.table.shape.rank() == 2 && a.table.shape[1] == D, a.op,
         ": the table is ", a.table.dtype, " ", a.table.shape, ", must be f32 (positions, ", D, ")");
-  check(a.positions.dtype == DType::i32 && a.positions.size() == a.x.shape[0], a.op, ": positions are ",
-        a.positions.dtype, " ", a.positions.shape, ", must be i32 with one element for each of ",
-        a.x.shape[0], " tokens");
+  check_each(a.op, "positions", a.positions, DType::i32, a.x.shape[0], "tokens");
   return rows;
-}
-
-void check_like(const char* op, const char* name, const Tensor& t, const Tensor& x) {
-  check(t.shape == x.shape && t.dtype == x.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
-        ", must be like x ", x.dtype, " ", x.shape);
 }
 
 int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
@@ -56,14 +49,6 @@ namespace cpu {
 namespace {
 
 using namespace simd;
-
-void check_positions(const char* op, const Tensor& positions, const Tensor& table) {
-  if (table.empty()) return;
-  const int32_t* p = positions.as<int32_t>();
-  for (int64_t t = 0; t < positions.size(); ++t)
-    check(p[t] >= 0 && p[t] < table.shape[0], op, ": position ", p[t], " of token ", t,
-          " is outside the table of ", table.shape[0]);
-}
 
 // A pair of elements of a head, at i and i + D/2.
 struct Pair {
@@ -203,13 +188,13 @@ void backward(const QkNormBackward& a, const QkRows& rows, const Strides& stride
 void qk_norm_forward(Stream& stream, const QkNormForward& a) {
   constexpr const char* kOp = "qk_norm_forward";
   const QkRows rows = rows_of({kOp, a.x, a.wq, a.wk, a.rstd, a.positions, a.table, a.query_heads});
-  check_like(kOp, "y", a.y, a.x);
+  check_like(kOp, "y", a.y, "x", a.x);
   const int64_t x_stride = token_stride(kOp, a.x_stride, a.x);
   if (a.x.empty() || plans(stream, kOp, a, a.x)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::qk_norm_forward(stream, a, rows);
   stream.run(kOp, [=] {
-    cpu::check_positions(kOp, a.positions, a.table);
+    if (!a.table.empty()) check_positions(kOp, a.positions, a.x.shape[0], a.table.shape[0]);
     visit_norm(a.x.dtype, a.wq.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a, rows, x_stride); });
   });
 }
@@ -217,11 +202,10 @@ void qk_norm_forward(Stream& stream, const QkNormForward& a) {
 void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
   constexpr const char* kOp = "qk_norm_backward";
   const QkRows rows = rows_of({kOp, a.x, a.wq, a.wk, a.rstd, a.positions, a.table, a.query_heads});
-  check_like(kOp, "dx", a.dx, a.x);
-  check_like(kOp, "dy", a.dy, a.x);
-  for (const auto& [dw, w] : {std::pair(&a.dwq, &a.wq), std::pair(&a.dwk, &a.wk)})
-    check(dw->empty() || (dw->dtype == DType::f32 && dw->size() == w->size()), kOp, ": dw is ", dw->dtype,
-          " ", dw->shape, ", must be f32 ", w->shape, " like w");
+  check_like(kOp, "dx", a.dx, "x", a.x);
+  check_like(kOp, "dy", a.dy, "x", a.x);
+  check_gradient(kOp, "dwq", a.dwq, a.wq);
+  check_gradient(kOp, "dwk", a.dwk, a.wk);
   const cpu::Strides strides{token_stride(kOp, a.dx_stride, a.x), token_stride(kOp, a.dy_stride, a.x),
                              token_stride(kOp, a.x_stride, a.x)};
   const ArenaScope scope(scratch);
@@ -238,7 +222,7 @@ void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
   if constexpr (kCudaBuilt)
     if (on_gpu) return cuda::qk_norm_backward(stream, a, rows, blocks, partial_dw);
   stream.run(kOp, [=] {
-    cpu::check_positions(kOp, a.positions, a.table);
+    if (!a.table.empty()) check_positions(kOp, a.positions, a.x.shape[0], a.table.shape[0]);
     visit_norm(a.x.dtype, a.wq.dtype, [&]<class T, class W>() {
       wants_dw ? cpu::backward<T, W, true>(a, rows, strides, partial_dw)
                : cpu::backward<T, W, false>(a, rows, strides, partial_dw);
@@ -247,14 +231,10 @@ void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
 }
 
 // The table does not count, since its rows stay in the caches.
-double min_bytes(const QkNormForward& a) {
-  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.wq.bytes() + a.wk.bytes() + a.rstd.bytes() +
-                             a.positions.bytes());
-}
+double min_bytes(const QkNormForward& a) { return bytes_of(a.x, a.y, a.wq, a.wk, a.rstd, a.positions); }
 double min_bytes(const QkNormBackward& a) {
-  return static_cast<double>(a.x.bytes() + a.dy.bytes() + a.dx.bytes() + a.wq.bytes() + a.wk.bytes() +
-                             a.rstd.bytes() + a.positions.bytes() +
-                             (a.accumulate ? 2 : 1) * (a.dwq.bytes() + a.dwk.bytes()));
+  return bytes_of(a.x, a.dy, a.dx, a.wq, a.wk, a.dwq, a.dwk, a.rstd, a.positions) +
+         (a.accumulate ? bytes_of(a.dwq, a.dwk) : 0);
 }
 double flops(const QkNormForward& a) {
   return (a.table.empty() ? 4.0 : 7.0) * static_cast<double>(a.x.size());

@@ -4,9 +4,8 @@
 // tokens: each group sums into its own row of shared memory (16 KiB for heads of 128 values), and the rows
 // are added in order at the end; a group that is the whole block sums into its partial row.
 //
-// Instruction issue limits it (flat.cuh). For heads of 128 bf16 values, an element moves 4 bytes and takes 31
-// instructions of a budget of 25 in the forward pass; in the backward pass it is 6 bytes, and 51 of 38. With
-// 61 registers, four blocks of 256 threads fit on an SM; in the backward pass, with 118, two.
+// Instruction issue limits it (flat.cuh): for heads of 128 bf16 values, an element takes 31 instructions of a
+// budget of 25, with 61 registers, and in the backward pass 51 of 38, with 118.
 
 #include <bit>
 
@@ -20,15 +19,13 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kWidestOfWarp = 1024;  // widest row that 32 lanes own: 8 rows of sums take 32 KiB
 
+// The sum over the threads of a group, in each of them.
 template <int kLanes>
 __device__ float group_sum(float value) {
-  if constexpr (kLanes == kThreads) {
+  if constexpr (kLanes == kThreads)
     return block_sum<kThreads>(value);
-  } else {
-    for (int offset = kLanes / 2; offset > 0; offset /= 2)
-      value += __shfl_xor_sync(0xffffffffu, value, offset);
-    return value;
-  }
+  else
+    return warp_sum<kLanes>(value);
 }
 
 struct Rotation {
@@ -305,8 +302,7 @@ void qk_norm_forward(Stream& stream, const QkNormForward& a, const QkRows& rows)
                               a.round_xhat};
         visit_lanes<N>(rows, [&]<int kLanes>() {
           constexpr int64_t kGroups = kThreads / kLanes;
-          forward_kernel<T, W, N, kLanes>
-              <<<static_cast<unsigned>((count + kGroups - 1) / kGroups), kThreads, 0, native(stream)>>>(f);
+          forward_kernel<T, W, N, kLanes><<<blocks_for(count, kGroups), kThreads, 0, native(stream)>>>(f);
         });
         check_launch(stream, "qk_norm_forward");
       },

@@ -4,8 +4,8 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
-#include "kernels/planned_op.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -16,8 +16,7 @@ void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& 
   check(w.size() == x.shape[-1] && (w.dtype == x.dtype || w.dtype == DType::f32), op, ": w is ", w.dtype, " ",
         w.shape, ", x is ", x.dtype, " ", x.shape,
         "; w must have the last dimension of x, and its dtype or f32");
-  check(rstd.size() == x.rows() && rstd.dtype == DType::f32, op, ": rstd is ", rstd.dtype, " ", rstd.shape,
-        ", must be f32 with one element for each of ", x.rows(), " rows");
+  check_each(op, "rstd", rstd, DType::f32, x.rows(), "rows");
 }
 
 }  // namespace
@@ -87,11 +86,8 @@ void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
 
 void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
   check_norm("rmsnorm_forward", a.x, a.w, a.rstd);
-  check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "rmsnorm_forward: y is ", a.y.dtype, " ", a.y.shape,
-        ", must be like x ", a.x.dtype, " ", a.x.shape);
-  check(a.addend.empty() || (a.addend.shape == a.x.shape && a.addend.dtype == a.x.dtype),
-        "rmsnorm_forward: addend is ", a.addend.dtype, " ", a.addend.shape, ", must be like x ", a.x.dtype,
-        " ", a.x.shape);
+  check_like("rmsnorm_forward", "y", a.y, "x", a.x);
+  if (!a.addend.empty()) check_like("rmsnorm_forward", "addend", a.addend, "x", a.x);
   const int64_t y_stride = stride_or_width("rmsnorm_forward: y", a.y_stride, a.x.shape[-1]);
   if (a.x.empty() || plans(stream, "rmsnorm_forward", a, a.x)) return;
   if constexpr (kCudaBuilt)
@@ -103,11 +99,9 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
 
 void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) {
   check_norm("rmsnorm_backward", a.x, a.w, a.rstd);
-  check(a.dx.shape == a.x.shape && a.dy.shape == a.x.shape && a.dx.dtype == a.x.dtype &&
-            a.dy.dtype == a.x.dtype,
-        "rmsnorm_backward: dx ", a.dx.shape, ", dy ", a.dy.shape, " and x ", a.x.shape, " must agree");
-  check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.size() == a.w.size()), "rmsnorm_backward: dw is ",
-        a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w");
+  check_like("rmsnorm_backward", "dx", a.dx, "x", a.x);
+  check_like("rmsnorm_backward", "dy", a.dy, "x", a.x);
+  check_gradient("rmsnorm_backward", "dw", a.dw, a.w);
   const ArenaScope scope(scratch);
   const Tensor partial_dw =
       scratch.alloc(DType::f32, {partial_rows(stream.device(), a.x.rows()), a.dw.size()});
@@ -122,13 +116,10 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   });
 }
 
-double min_bytes(const RmsNormForward& a) {
-  return static_cast<double>(a.x.bytes() + a.addend.bytes() + a.y.bytes() + a.w.bytes() + a.rstd.bytes());
-}
+double min_bytes(const RmsNormForward& a) { return bytes_of(a.x, a.addend, a.y, a.w, a.rstd); }
 double min_bytes(const RmsNormBackward& a) {
-  const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
-  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() +
-                             (a.accumulate ? 2 : 1) * a.dw.bytes() + a.rstd.bytes());
+  return bytes_of(a.x, a.dy, a.dx, a.w, a.dw, a.rstd) + (a.accumulate_dx ? bytes_of(a.dx) : 0) +
+         (a.accumulate ? bytes_of(a.dw) : 0);
 }
 double flops(const RmsNormForward& a) {
   return (a.addend.empty() ? 4.0 : 5.0) * static_cast<double>(a.x.size());

@@ -1,17 +1,13 @@
 // RMSNorm on the GPU. Memory bandwidth limits it: each row is read and written once. The threads that share a
 // row (row_blocks.cuh) keep it and their columns of w in registers. They load the next row before they add up
 // the sums of this one, so that loads are in flight during the barrier. They load an addend only where they
-// add it, as no registers are left before.
+// add it, as no registers are left before. Rows that no block can keep are read and computed twice.
 //
 // The tile of a block of 512 threads is 1024 packs of 16 bytes in the forward pass and 512 in the backward
-// pass: one row of 4096 bf16, or 32 of 128. Both passes have 64 registers for bf16 on sm_90, so two blocks
-// fit on an SM. They have 32 KiB of the next rows in flight, more than the 4.8 TB/s * 0.8 us / 132 = 29 KiB
-// that cover the latency of an H200's memory, as estimated. In the backward pass, rows of more than 512 packs
-// have two packs a thread, 118 registers and one block on an SM. Shared memory is 16.3 KiB a block.
-//
-// The next limit is the rate of instructions, so xhat and dxhat stay in registers between the two halves of
-// the backward pass: a row of 4096 bf16 takes 1120 cycles of instructions and 1600 cycles of memory traffic.
-// Rows that no block can keep are read and computed twice.
+// pass. With 64 registers for bf16 on sm_90 and 16.3 KiB, two blocks fit on an SM, with 32 KiB of the next
+// rows in flight; an H200 needs 4.8 TB/s * 0.8 us / 132 = 29 KiB. Longer rows of a backward pass have two
+// packs a thread, 118 registers and one block. The next limit is the rate of instructions, so xhat and dxhat
+// stay in registers: a row of 4096 bf16 takes 1120 cycles of instructions and 1600 of memory traffic.
 
 #include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"

@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "build_config.h"
+#include "kernels/op.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
 namespace {
@@ -92,13 +92,6 @@ namespace {
 
 using namespace simd;
 
-void check_positions(const char* op, const Tensor& positions, int64_t tokens, int64_t bound) {
-  const int32_t* p = positions.as<int32_t>();
-  for (int64_t t = 0; t < positions.size(); ++t)
-    check(p[t] >= 0 && p[t] < bound, op, ": position ", p[t], " of token ", t % tokens,
-          " is outside the table of ", bound);
-}
-
 // Rotates interleaved pairs of one head. out.store() writes whole vectors, so the neighbors of a pair are
 // stored one by one.
 template <class T>
@@ -158,7 +151,7 @@ void run_rotation(Stream& stream, const char* op, const Args& a, Rotation r) {
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rotate(stream, op, r);
   stream.run(op, [op, r] {
-    cpu::check_positions(op, r.positions, r.x.shape[0], r.table.shape[0]);
+    check_positions(op, r.positions, r.x.shape[0], r.table.shape[0]);
     visit_float(r.x.dtype, [&]<class T>() { cpu::rotate<T>(r); });
   });
 }
@@ -256,11 +249,11 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
 // read and written; otherwise the rest is copied.
 double min_bytes(const RopeForward& a) {
   const double part = a.y.data == a.x.data ? rotated_share(a.x, a.table) : 1;
-  return part * static_cast<double>(a.x.bytes() + a.y.bytes()) + static_cast<double>(a.positions.bytes());
+  return part * bytes_of(a.x, a.y) + bytes_of(a.positions);
 }
 double min_bytes(const RopeBackward& a) {
   const double part = a.dx.data == a.dy.data ? rotated_share(a.dx, a.table) : 1;
-  return part * static_cast<double>(a.dy.bytes() + a.dx.bytes()) + static_cast<double>(a.positions.bytes());
+  return part * bytes_of(a.dy, a.dx) + bytes_of(a.positions);
 }
 double flops(const RopeForward& a) {
   return 3.0 * rotated_share(a.x, a.table) * static_cast<double>(a.x.size());

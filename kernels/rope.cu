@@ -2,10 +2,8 @@
 // of a pair are R / 2 apart, or neighbors: then a pack of first elements and one of second elements lie
 // interleaved in two packs of memory.
 //
-// Memory bandwidth limits it: an element moves 4 bytes and takes 22 instructions of a budget of 25
-// (flat.cuh), a third of them for the two divisions per pack, or 25 with several axes. The caches serve the
-// table, which all heads of a token share. With 56 registers, an SM runs 1024 threads, with 32 KiB of x in
-// flight.
+// Memory bandwidth limits it: an element takes 22 instructions of a budget of 25 (flat.cuh), or 25 with
+// several axes, and 56 registers. The caches serve the table, which all heads of a token share.
 
 #include "kernels/flat.cuh"
 #include "kernels/rope.h"

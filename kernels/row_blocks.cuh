@@ -325,8 +325,8 @@ template <int N>
 void add_partials(Stream& stream, const char* name, const Totals& totals, const Tensor& partials,
                   int64_t count, int64_t C, bool accumulate) {
   const int64_t stride = partials.shape[-1];
-  const auto blocks = static_cast<unsigned>((stride + kTotalColumns - 1) / kTotalColumns);
-  add_partials_kernel<N><<<blocks, dim3(kTotalColumns, kTotalRows), 0, native(stream)>>>(
+  const dim3 threads(kTotalColumns, kTotalRows);
+  add_partials_kernel<N><<<blocks_for(stride, kTotalColumns), threads, 0, native(stream)>>>(
       totals, partials.as<float>(), static_cast<int>(count), static_cast<int>(stride), static_cast<int>(C),
       accumulate);
   check_launch(stream, name);

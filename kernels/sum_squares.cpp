@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "build_config.h"
-#include "kernels/planned_op.h"
+#include "kernels/op.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -142,8 +142,8 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   stream.run("clip_coefficient", [a] { cpu::clip(a); });
 }
 
-double min_bytes(const SumSquares& a) { return static_cast<double>(a.x.bytes() + a.partials.bytes()); }
-double min_bytes(const SumPartials& a) { return static_cast<double>(a.partials.bytes() + a.groups.bytes()); }
+double min_bytes(const SumSquares& a) { return bytes_of(a.x, a.partials); }
+double min_bytes(const SumPartials& a) { return bytes_of(a.partials, a.groups); }
 double min_bytes(const ClipCoefficient& a) { return static_cast<double>(a.groups.bytes() + 12); }
 double flops(const SumSquares& a) { return 2.0 * static_cast<double>(a.x.size()); }
 double flops(const SumPartials& a) { return static_cast<double>(a.partials.size()); }

@@ -141,9 +141,8 @@ __global__ void __launch_bounds__(kWarp) clip_kernel(ClipPointers p, int64_t n, 
 template <class T, int N>
 void launch_squares(Stream& stream, const SumSquares& a) {
   const int64_t chunks = a.partials.size();
-  squares_kernel<T, N>
-      <<<static_cast<unsigned>((chunks + kWarps - 1) / kWarps), kThreads, 0, native(stream)>>>(
-          a.partials.as<float>(), a.x.as<T>(), a.first, a.x.size(), chunks);
+  squares_kernel<T, N><<<blocks_for(chunks, kWarps), kThreads, 0, native(stream)>>>(
+      a.partials.as<float>(), a.x.as<T>(), a.first, a.x.size(), chunks);
   check_launch(stream, "sum_squares");
 }
 

@@ -2,19 +2,10 @@
 
 #include "build_config.h"
 #include "kernels/gelu_math.h"
+#include "kernels/op.h"
 #include "kernels/parallel_write.h"
-#include "kernels/planned_op.h"
 
 namespace flatshard {
-namespace {
-
-void check_like(const char* op, const char* name, const Tensor& t, const Tensor& gate) {
-  check(t.shape == gate.shape && t.dtype == gate.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
-        ", must be like gate ", gate.dtype, " ", gate.shape);
-}
-
-}  // namespace
-
 namespace cpu {
 namespace {
 
@@ -70,8 +61,8 @@ void visit(DType dtype, Gate function, F&& f) {
 }  // namespace cpu
 
 void swiglu_forward(Stream& stream, const SwigluForward& a) {
-  check_like("swiglu_forward", "y", a.y, a.gate);
-  check_like("swiglu_forward", "up", a.up, a.gate);
+  check_like("swiglu_forward", "y", a.y, "gate", a.gate);
+  check_like("swiglu_forward", "up", a.up, "gate", a.gate);
   const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]),
                 y_stride = stride_or_width("swiglu_forward: y", a.y_stride, a.y.shape[-1]);
   if (a.y.empty() || plans(stream, "swiglu_forward", a, a.y)) return;
@@ -83,10 +74,10 @@ void swiglu_forward(Stream& stream, const SwigluForward& a) {
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackward& a) {
-  check_like("swiglu_backward", "up", a.up, a.gate);
-  check_like("swiglu_backward", "dy", a.dy, a.gate);
-  check_like("swiglu_backward", "dgate", a.dgate, a.gate);
-  check_like("swiglu_backward", "dup", a.dup, a.gate);
+  check_like("swiglu_backward", "up", a.up, "gate", a.gate);
+  check_like("swiglu_backward", "dy", a.dy, "gate", a.gate);
+  check_like("swiglu_backward", "dgate", a.dgate, "gate", a.gate);
+  check_like("swiglu_backward", "dup", a.dup, "gate", a.gate);
   const int64_t stride = stride_or_width("swiglu_backward", a.row_stride, a.dy.shape[-1]);
   if (a.dy.empty() || plans(stream, "swiglu_backward", a, a.dy)) return;
   if constexpr (kCudaBuilt)
@@ -96,12 +87,8 @@ void swiglu_backward(Stream& stream, const SwigluBackward& a) {
   });
 }
 
-double min_bytes(const SwigluForward& a) {
-  return static_cast<double>(a.gate.bytes() + a.up.bytes() + a.y.bytes());
-}
-double min_bytes(const SwigluBackward& a) {
-  return static_cast<double>(a.gate.bytes() + a.up.bytes() + a.dy.bytes() + a.dgate.bytes() + a.dup.bytes());
-}
+double min_bytes(const SwigluForward& a) { return bytes_of(a.gate, a.up, a.y); }
+double min_bytes(const SwigluBackward& a) { return bytes_of(a.gate, a.up, a.dy, a.dgate, a.dup); }
 // An exponential and a division count as one operation each.
 double flops(const SwigluForward& a) {
   return (a.function == Gate::silu ? 5.0 : 9.0) * static_cast<double>(a.y.size());

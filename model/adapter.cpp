@@ -57,12 +57,12 @@ bool LayerAdapters::drops(const Context& c) const { return c.dropout && have_dro
 
 Tensor LayerAdapters::dropped(Context& c, const Layer& layer, const Rows& x, int64_t first) const {
   const Tensor y = c.scratch.alloc(c.dtype, {x.count(), x.width});
-  dropout_forward(c.stream, {.y = y,
-                             .x = x.values(),
+  dropout_forward(c.stream, {.out = y,
+                             .in = x.values(),
                              .p = layer.dropout,
                              .random = RandomStream(c.dropout->seed, layer.random, c.dropout->step),
                              .first = first * x.width,
-                             .x_stride = x.stride()});
+                             .in_stride = x.stride()});
   return y;
 }
 
@@ -164,12 +164,12 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
     add_products(da.empty() ? da : layer.rows_of(da), dx.empty() ? dx : input, false, du.of(layer),
                  layer.rows_of(all), input);
     if (dx.empty()) continue;
-    dropout_backward(c.stream, {.dx = dx,
-                                .dy = input,
+    dropout_backward(c.stream, {.out = dx,
+                                .in = input,
                                 .p = layer.dropout,
                                 .random = RandomStream(c.dropout->seed, layer.random, c.dropout->step),
                                 .first = first * x.width,
-                                .accumulate_dx = true});
+                                .accumulate = true});
   }
 }
 

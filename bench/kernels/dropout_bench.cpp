@@ -14,17 +14,8 @@ struct Sizes {
   float p;
 };
 
-DropoutForward forward_args(const Tensors& t, const Sizes& m) {
-  return {.y = t["y"], .x = t["x"], .p = m.p, .random = kRandom, .first = m.first};
-}
-
-DropoutBackward backward_args(const Tensors& t, const Sizes& m, bool accumulate_dx) {
-  return {.dx = t["dx"],
-          .dy = t["dy"],
-          .p = m.p,
-          .random = kRandom,
-          .first = m.first,
-          .accumulate_dx = accumulate_dx};
+Dropout arguments(const Tensor& out, const Tensor& in, const Sizes& m, bool accumulate = false) {
+  return {.out = out, .in = in, .p = m.p, .random = kRandom, .first = m.first, .accumulate = accumulate};
 }
 
 void formula(Values& v, const Sizes& m) {
@@ -37,21 +28,18 @@ void formula(Values& v, const Sizes& m) {
 Case columns_case(DType dtype, int64_t rows, int64_t C) {
   constexpr int64_t kWider = 8;
   constexpr float kP = 0.3f;
-  const auto arguments = [=](const Tensors& t) -> DropoutForward {
-    return {.y = t["y"],
-            .x = packed_columns(t["x"], 0, {rows, C}),
-            .p = kP,
-            .random = kRandom,
-            .first = 48,
-            .x_stride = C + kWider};
+  const auto of_columns = [=](const Tensors& t) {
+    Dropout a = arguments(t["y"], packed_columns(t["x"], 0, {rows, C}), {rows * C, 48, kP});
+    a.in_stride = C + kWider;
+    return a;
   };
   return {.op = "dropout_forward",
           .shape = str(rows, " x ", C, " packed"),
           .dtype = dtype,
           .args = {{"x", dtype, {rows, C + kWider}, Role::input}, {"y", dtype, {rows, C}, Role::output}},
-          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, arguments(t)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
-          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, of_columns(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(of_columns(t)); },
+          .flops = [=](const Tensors& t) { return flops(of_columns(t)); },
           .reference =
               [=](Values& v) {
                 std::vector<double> own;
@@ -64,27 +52,28 @@ Case columns_case(DType dtype, int64_t rows, int64_t C) {
 }
 
 Case forward_case(DType dtype, const Sizes& m) {
-  return {.op = "dropout_forward",
-          .shape = str(m.n, " from ", m.first, " p=", m.p),
-          .dtype = dtype,
-          .args = {{"x", dtype, {m.n}, Role::input}, {"y", dtype, {m.n}, Role::output}},
-          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, forward_args(t, m)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, m)); },
-          .flops = [=](const Tensors& t) { return flops(forward_args(t, m)); },
-          .reference = [=](Values& v) { formula(v, m); }};
+  return {
+      .op = "dropout_forward",
+      .shape = str(m.n, " from ", m.first, " p=", m.p),
+      .dtype = dtype,
+      .args = {{"x", dtype, {m.n}, Role::input}, {"y", dtype, {m.n}, Role::output}},
+      .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, arguments(t["y"], t["x"], m)); },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t["y"], t["x"], m)); },
+      .flops = [=](const Tensors& t) { return flops(arguments(t["y"], t["x"], m)); },
+      .reference = [=](Values& v) { formula(v, m); }};
 }
 
 Case backward_case(DType dtype, const Sizes& m, bool accumulate_dx) {
+  const auto of = [=](const Tensors& t) { return arguments(t["dx"], t["dy"], m, accumulate_dx); };
   return {.op = "dropout_backward",
           .shape = str(m.n, " from ", m.first, " p=", m.p, accumulate_dx ? " dx+=" : ""),
           .dtype = dtype,
           .args = {{"x", dtype, {m.n}, Role::input},
                    {"dy", dtype, {m.n}, Role::input},
                    {"dx", dtype, {m.n}, accumulate_dx ? Role::updated : Role::output}},
-          .run = [=](Stream& s, Arena&,
-                     const Tensors& t) { dropout_backward(s, backward_args(t, m, accumulate_dx)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, m, accumulate_dx)); },
-          .flops = [=](const Tensors& t) { return flops(backward_args(t, m, accumulate_dx)); },
+          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_backward(s, of(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(of(t)); },
+          .flops = [=](const Tensors& t) { return flops(of(t)); },
           .reference = [=](Values& v) { formula(v, m); },
           .gradients = true};
 }

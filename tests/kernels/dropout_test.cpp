@@ -14,8 +14,8 @@ std::vector<float> dropped(const std::vector<float>& x, float p, int64_t first =
   std::vector<float> y = x;  // in place
   const Shape shape{static_cast<int64_t>(y.size())};
   StreamGroup streams(Device::cpu());
-  dropout_forward(streams.add("compute"), {.y = tensor_of(y.data(), shape),
-                                           .x = tensor_of(y.data(), shape),
+  dropout_forward(streams.add("compute"), {.out = tensor_of(y.data(), shape),
+                                           .in = tensor_of(y.data(), shape),
                                            .p = p,
                                            .random = RandomStream(4, "mlp", step),
                                            .first = first});
@@ -67,8 +67,8 @@ TEST_CASE("the backward pass regenerates the mask of the forward pass") {
   std::vector<float> x = numbers(500), dx(500);
   const RandomStream random(4, "mlp");
   StreamGroup streams(Device::cpu());
-  dropout_backward(streams.add("compute"), {.dx = tensor_of(dx.data(), {500}),
-                                            .dy = tensor_of(x.data(), {500}),
+  dropout_backward(streams.add("compute"), {.out = tensor_of(dx.data(), {500}),
+                                            .in = tensor_of(x.data(), {500}),
                                             .p = 0.3f,
                                             .random = random,
                                             .first = 77});
