@@ -131,7 +131,7 @@ Setup::Setup(const Case& c, SetupOptions options)
       scratch_("scratch", options.device),
       initial_("initial values", options.device) {
   check(options.copies >= 1, "SetupOptions::copies is ", options.copies, ", must be at least 1");
-  StreamGroup planning(options.device, {.planning = true});
+  StreamSet planning(options.device, {.planning = true});
   Stream& dry = planning.add("compute");
   const auto build = [&] {
     const auto arguments_in = [&](Arena& arena) {

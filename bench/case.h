@@ -131,7 +131,7 @@ class Setup {
 
  private:
   const Case& case_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   Arena arguments_, scratch_, initial_;
   std::vector<Tensors> copies_;

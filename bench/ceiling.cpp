@@ -75,7 +75,7 @@ class CopyBuffers {
     return tensor_of(static_cast<float*>(m.data()), {m.bytes() / 4}, m.device());
   }
 
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   Memory from_, to_;
 };

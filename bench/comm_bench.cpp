@@ -60,7 +60,7 @@ class Tensors {
 
  private:
   std::unique_ptr<Communicator> comm_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   int64_t part_;
   Memory memory_;

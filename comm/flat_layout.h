@@ -8,7 +8,7 @@
 // settings; within these groups, parameters keep their declaration order. Every parameter starts at a
 // multiple of kAlignment, or at the end of the parameter that it is joined to, and its offset does not depend
 // on the number of ranks. The buffer is padded so that all shards have the same size, a multiple of
-// kShardMultiple. A chunk of kShardMultiple elements or bytes, counted from the start of the unit, therefore
+// kShardMultiple. A run of kShardMultiple elements or bytes, counted from the start of the unit, therefore
 // never crosses a shard boundary.
 
 #include <cstdint>

@@ -61,7 +61,7 @@ int64_t PipeCommunicators::library_bytes(Transport transport) const {
   return bytes;
 }
 
-Pipe::Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart) : comms_(comms) {
+Pipe::Pipe(const PipeCommunicators& comms, StreamSet& streams, bool embeds_apart) : comms_(comms) {
   if (comms.stages().size() == 1) return;
   for (size_t flow = 0; flow < kFlows; ++flow)
     if (!connects_embedding(flow) || embeds_apart)

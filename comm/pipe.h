@@ -66,7 +66,7 @@ class PipeCommunicators {
 class Pipe {
  public:
   // Adds streams for the flows of these communicators.
-  Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart);
+  Pipe(const PipeCommunicators& comms, StreamSet& streams, bool embeds_apart);
 
   void receive(Flow flow, int from, PipeBuffer& buffer, const Message& message);
   void wait_arrived(Stream& compute, PipeBuffer& buffer);

@@ -14,7 +14,7 @@ namespace flatshard {
 inline constexpr int64_t kMostTraceBytes = 10'000'000;
 
 // Writes the traces of all ranks. Collective. Rank 0 writes the file atomically; the other ranks send it
-// their spans over MPI in chunks, since the run folder may exist only on rank 0's host. `offset` is this
+// their spans over MPI in parts, since the run folder may exist only on rank 0's host. `offset` is this
 // rank's clock_offset(). Returns whether everything was written: spans of the last ranks that do not fit into
 // kMostTraceBytes are left out.
 bool write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset);

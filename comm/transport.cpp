@@ -98,7 +98,7 @@ class StagedCommunicator : public Communicator {
   }
 
   std::unique_ptr<Communicator> host_;
-  StreamGroup streams_{Device::cpu()};
+  StreamSet streams_{Device::cpu()};
   Stream& host_stream_;
   int64_t planned_bytes_ = 0;  // bytes of the largest call
   Tensor workspace_;

@@ -43,7 +43,7 @@ class Source {
 
  private:
   InitialValues values_;
-  StreamGroup streams_{Device::cpu()};
+  StreamSet streams_{Device::cpu()};
   Stream& stream_;
   std::map<std::string, ParamSpec> specs_;
   std::optional<QuantizingSource> parts_;

@@ -20,8 +20,8 @@ void check_arguments(const AnswerLossBackward& a) {
         a.dnll.dtype, ' ', a.dnll.shape, ", nll ", a.nll.dtype, ' ', a.nll.shape,
         ", must be f32 with one element for each token");
   check_each(kOp, "targets", a.targets, DType::i32, N, "tokens");
-  check(in.units.dtype == DType::i32 && in.units.shape.rank() == 2 && in.units.shape[1] == 3, kOp,
-        ": units are ", in.units.dtype, ' ', in.units.shape, ", must be i32 (units, 3)");
+  check(in.examples.dtype == DType::i32 && in.examples.shape.rank() == 2 && in.examples.shape[1] == 3, kOp,
+        ": examples are ", in.examples.dtype, ' ', in.examples.shape, ", must be i32 (examples, 3)");
   const int64_t columns = std::ssize(columns_of(in.loss));
   check(in.values.size() == columns * N && (columns == 0 || in.values.dtype == DType::f32), kOp,
         ": values are ", in.values.dtype, ' ', in.values.shape, ", must be f32 (", columns, ", ", N, ")");
@@ -39,15 +39,15 @@ AnswerLossBackward with_end(AnswerLossBackward a) {
 namespace cpu {
 namespace {
 
-// One unit: the rows that its loss reads, and sums over its answers.
-class Unit {
+// One example: the rows that its loss reads, and sums over its answers.
+class Example {
  public:
-  Unit(const AnswerLossBackward& a, int64_t index)
+  Example(const AnswerLossBackward& a, int64_t index)
       : loss_(a.inputs.loss),
         factors_(a.inputs.factors),
         nll_(a.nll.as<float>()),
         targets_(a.targets.as<int32_t>()) {
-    const int32_t* const rows = a.inputs.units.as<int32_t>() + 3 * index;
+    const int32_t* const rows = a.inputs.examples.as<int32_t>() + 3 * index;
     begin_ = rows[0], second_ = rows[1], end_ = rows[2];
     const float* column = a.inputs.values.as<float>();
     for (const AnswerColumn of : columns_of(loss_)) {
@@ -89,7 +89,7 @@ class Unit {
   }
 
   AnswerSums sums() const {
-    AnswerSums s{.units = 1};
+    AnswerSums s{.examples = 1};
     if (loss_.has_pairs()) {
       const answers::Answer<double> c = first(), r = second();
       s.chosen = logprob_in(begin_, second_);
@@ -194,12 +194,12 @@ class Unit {
   std::array<const float*, 3> columns_{};
 };
 
-// Calls visit(unit) for each unit in [begin, end) whose rows are in the range of the arguments.
+// Calls visit(example) for each example in [begin, end) whose rows are in the range of the arguments.
 template <class Visit>
-void each_unit(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& visit) {
+void each_example(const AnswerLossBackward& a, int64_t begin, int64_t end, Visit&& visit) {
   for (int64_t i = begin; i < end; ++i) {
-    const Unit unit(a, i);
-    if (unit.begin() >= a.first && unit.end() <= a.end) visit(unit);
+    const Example example(a, i);
+    if (example.begin() >= a.first && example.end() <= a.end) visit(example);
   }
 }
 
@@ -219,9 +219,9 @@ std::vector<AnswerColumn> columns_of(const AnswerLoss& loss) {
   return columns;
 }
 
-AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
+AnswerFactors factors_of(const AnswerLoss& loss, double examples, double tokens, double chosen_tokens,
                          double scale) {
-  AnswerFactors factors{.mean = static_cast<float>(scale / (loss.is_over_tokens() ? tokens : units))};
+  AnswerFactors factors{.mean = static_cast<float>(scale / (loss.is_over_tokens() ? tokens : examples))};
   if (const double weight = loss.weight_of_sft(); loss.has_pairs() && weight > 0)
     factors.sft = static_cast<float>(scale * weight / chosen_tokens);
   return factors;
@@ -236,12 +236,13 @@ AnswerSums& AnswerSums::operator+=(const AnswerSums& more) {
 void answer_loss_backward(Stream& stream, const AnswerLossBackward& arguments) {
   const AnswerLossBackward a = with_end(arguments);
   check_arguments(a);
-  if (a.inputs.units.empty() || plans(stream, "answer_loss_backward", a, a.dnll)) return;
+  if (a.inputs.examples.empty() || plans(stream, "answer_loss_backward", a, a.dnll)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::answer_loss_backward(stream, a);
   stream.run("answer_loss_backward", [a] {
-    parallel_blocks(a.inputs.units.shape[0], 1, [&](int64_t begin, int64_t end) {
-      cpu::each_unit(a, begin, end, [&](const cpu::Unit& unit) { unit.write(a.dnll.as<float>()); });
+    parallel_blocks(a.inputs.examples.shape[0], 1, [&](int64_t begin, int64_t end) {
+      cpu::each_example(a, begin, end,
+                        [&](const cpu::Example& example) { example.write(a.dnll.as<float>()); });
     });
   });
 }
@@ -250,12 +251,13 @@ AnswerSums sums_of_answers(const AnswerLossBackward& arguments) {
   const AnswerLossBackward a = with_end(arguments);
   check_arguments(a);
   AnswerSums all;
-  cpu::each_unit(a, 0, a.inputs.units.shape[0], [&](const cpu::Unit& unit) { all += unit.sums(); });
+  cpu::each_example(a, 0, a.inputs.examples.shape[0],
+                    [&](const cpu::Example& example) { all += example.sums(); });
   return all;
 }
 
 double min_bytes(const AnswerLossBackward& a) {
-  return bytes_of(a.dnll, a.nll, a.targets, a.inputs.values, a.inputs.units);
+  return bytes_of(a.dnll, a.nll, a.targets, a.inputs.values, a.inputs.examples);
 }
 double flops(const AnswerLossBackward& a) { return 4.0 * static_cast<double>(a.nll.size()); }
 

@@ -1,6 +1,6 @@
-// The gradient of losses of whole answers on the GPU. A thread block owns a unit: it sums over the targets of
-// each answer, every thread computes the same terms from the sums, and the block writes its rows. Speed does
-// not matter: an answer takes some kilobytes, far less than the logits of its tokens.
+// The gradient of losses of whole answers on the GPU. A thread block owns an example: it sums over the
+// targets of each answer, every thread computes the same terms from the sums, and the block writes its rows.
+// Speed does not matter: an answer takes some kilobytes, far less than the logits of its tokens.
 
 #include "kernels/answer_loss.h"
 #include "kernels/answer_terms.h"
@@ -15,7 +15,7 @@ struct Columns {
   float* dnll;
   const float* nll;
   const int32_t* targets;
-  const int32_t* units;
+  const int32_t* examples;
   const float *reference, *sampled, *advantage;  // null if the loss has no such column
   AnswerFactors factors;
   int64_t first, end;
@@ -67,7 +67,7 @@ __device__ inline void write_rows(const Columns& c, int64_t begin, int64_t end, 
 }
 
 __global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, Settings loss) {
-  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int32_t* const rows = c.examples + 3 * blockIdx.x;
   const int64_t begin = rows[0], second = rows[1], end = rows[2];
   if (begin < c.first || end > c.end) return;
   const Sums chosen = sums_of(c, begin, second), rejected = sums_of(c, second, end);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) pairs_kernel(Columns c, Settings los
 }
 
 __global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, Settings loss) {
-  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int32_t* const rows = c.examples + 3 * blockIdx.x;
   const int64_t begin = rows[0], second = rows[1], end = rows[2];
   if (begin < c.first || end > c.end) return;
   const Sums own = sums_of(c, begin, second);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) kto_kernel(Columns c, Settings loss)
 }
 
 __global__ void __launch_bounds__(kThreads) policy_kernel(Columns c, Settings loss) {
-  const int32_t* const rows = c.units + 3 * blockIdx.x;
+  const int32_t* const rows = c.examples + 3 * blockIdx.x;
   const int64_t begin = rows[0], end = rows[2];
   if (begin < c.first || end > c.end) return;
   const Sums sums = sums_of(c, begin, end);
@@ -125,7 +125,7 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
   Columns c{.dnll = a.dnll.as<float>(),
             .nll = a.nll.as<float>(),
             .targets = a.targets.as<int32_t>(),
-            .units = a.inputs.units.as<int32_t>(),
+            .examples = a.inputs.examples.as<int32_t>(),
             .reference = nullptr,
             .sampled = nullptr,
             .advantage = nullptr,
@@ -139,7 +139,7 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a) {
                                    : c.advantage) = column;
     column += a.nll.size();
   }
-  const auto blocks = static_cast<unsigned>(a.inputs.units.shape[0]);
+  const auto blocks = static_cast<unsigned>(a.inputs.examples.shape[0]);
   if (a.inputs.loss.has_pairs())
     pairs_kernel<<<blocks, kThreads, 0, native(stream)>>>(c, Settings(a.inputs.loss));
   else if (a.inputs.loss.kind == LossKind::kto)

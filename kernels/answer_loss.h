@@ -2,13 +2,13 @@
 // The gradient of losses that depend on whole answers (answer_terms.h), as the derivative by the loss of each
 // token:
 //   dnll = d loss / d nll     nll = -ln p of the target
-// A unit is one answer or two. Two answers are a pair, chosen and rejected. For kto the first answer is good
-// or bad; the second one belongs to another prompt, has no gradient, and only measures what answers gain at
-// random. The gradient of the parameters is then the sum of dnll d nll, as with any weights of targets
+// An example is one answer or two. Two answers are a pair, chosen and rejected. For kto the first answer is
+// good or bad; the second one belongs to another prompt, has no gradient, and only measures what answers gain
+// at random. The gradient of the parameters is then the sum of dnll d nll, as with any weights of targets
 // (cross_entropy.h).
 //
-// The loss of a step is a mean over all its units, or over all their tokens. The factors are the inverses of
-// these numbers, times the loss scale, so the loss does not depend on ranks and micro-batches.
+// The loss of a step is a mean over all its examples, or over all their tokens. The factors are the inverses
+// of these numbers, times the loss scale, so the loss does not depend on ranks and micro-batches.
 
 #include <array>
 #include <span>
@@ -45,7 +45,7 @@ struct AnswerLoss {
   bool is_used() const { return kind != LossKind::sft; }
   bool has_pairs() const { return kind == LossKind::dpo || kind == LossKind::ipo || kind == LossKind::orpo; }
   bool has_baseline() const { return kind == LossKind::kto; }
-  int answers_of_unit() const { return has_pairs() || kind == LossKind::kto ? 2 : 1; }
+  int answers_of_example() const { return has_pairs() || kind == LossKind::kto ? 2 : 1; }
   bool has_reference() const;
   bool is_over_tokens() const { return kind == LossKind::policy && mean == MeanOver::tokens; }
 };
@@ -58,30 +58,31 @@ std::vector<AnswerColumn> columns_of(const AnswerLoss& loss);
 
 // The factors of a loss, times its loss scale, and the baseline that kto compares gains with.
 struct AnswerFactors {
-  float mean = 0;  // 1 / units, or 1 / tokens
+  float mean = 0;  // 1 / examples, or 1 / tokens
   float sft = 0;   // weight_of_sft() / tokens of chosen answers
   float baseline = 0;
 };
-// `tokens` counts the targets of all answers, `chosen_tokens` the targets of the first answer of each unit.
-AnswerFactors factors_of(const AnswerLoss& loss, double units, double tokens, double chosen_tokens,
+// `tokens` counts the targets of all answers, `chosen_tokens` the targets of the first answer of each
+// example.
+AnswerFactors factors_of(const AnswerLoss& loss, double examples, double tokens, double chosen_tokens,
                          double scale);
 
 // The inputs of a loss beside the nll of N targets.
 struct AnswerInputs {
   AnswerLoss loss{};
   AnswerFactors factors{};
-  Tensor units{};   // (U, 3) i32: the rows where a unit begins, its second answer begins, and it ends; for a
-                    // single answer the last two are equal
-  Tensor values{};  // (columns_of(loss), N) f32
+  Tensor examples{};  // (E, 3) i32: the rows where an example begins, its second answer begins, and it ends;
+                      // for a single answer the last two are equal
+  Tensor values{};    // (columns_of(loss), N) f32
 };
 
-// Writes dnll of the units in rows [first, end): 0 where there is no target. Other rows keep their values.
+// Writes dnll of the examples in rows [first, end): 0 where there is no target. Other rows keep their values.
 struct AnswerLossBackward {
   Tensor dnll;     // (N) f32
   Tensor nll;      // (N) f32
   Tensor targets;  // (N) i32; negative: none
   AnswerInputs inputs;
-  int64_t first = 0, end = 0;  // range of rows that contains whole units; end 0: N
+  int64_t first = 0, end = 0;  // range of rows that contains whole examples; end 0: N
 };
 
 void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);
@@ -89,10 +90,10 @@ void answer_loss_backward(Stream& stream, const AnswerLossBackward& a);
 double min_bytes(const AnswerLossBackward& a);
 double flops(const AnswerLossBackward& a);
 
-// The metrics of a run, summed over units: the loss with its factors; the other members only for losses of
+// The metrics of a run, summed over examples: the loss with its factors; the other members only for losses of
 // pairs or answers.
 struct AnswerSums {
-  double loss = 0, units = 0;
+  double loss = 0, examples = 0;
   double chosen = 0, rejected = 0;                // ln p of pairs
   double chosen_reward = 0, rejected_reward = 0;  // beta times (ln p minus the reference's ln p)
   double correct = 0;                             // pairs whose chosen answer has the higher reward
@@ -107,7 +108,7 @@ struct AnswerSums {
 };
 static_assert(sizeof(AnswerSums) == AnswerSums::kCount * sizeof(double));
 
-// The sums over the units in rows [first, end), computed on the host.
+// The sums over the examples in rows [first, end), computed on the host.
 AnswerSums sums_of_answers(const AnswerLossBackward& a);
 
 namespace cuda {

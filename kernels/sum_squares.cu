@@ -1,8 +1,8 @@
-// The gradient norm on the GPU, with the same bits as on the CPU: a warp sums a chunk over the same
+// The gradient norm on the GPU, with the same bits as on the CPU: a warp sums an interval over the same
 // kSquaresLanes lanes by the same tree, a thread block a group of partials, and one warp adds the groups.
 //
-// Memory bandwidth limits the sums of chunks: for f32, a lane has up to 8 loads of 16 bytes in flight and 40
-// registers, so the 1536 threads of an SM have 192 KiB in flight. Latency limits the sums of partials (31
+// Memory bandwidth limits the sums of intervals: for f32, a lane has up to 8 loads of 16 bytes in flight and
+// 40 registers, so the 1536 threads of an SM have 192 KiB in flight. Latency limits the sums of partials (31
 // registers, 2 KiB of shared memory): for 8 billion parameters they take an estimated 8 us in all.
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// Lane k of a chunk sums elements k, k + kSquaresLanes, ...; a thread handles kPacks packs of N lanes, kWarp
-// packs apart.
+// Lane k of an interval sums elements k, k + kSquaresLanes, ...; a thread handles kPacks packs of N lanes,
+// kWarp packs apart.
 template <int N>
 struct Lanes {
   static constexpr int kPacks = static_cast<int>(kSquaresLanes) / (kWarp * N);
@@ -37,7 +37,7 @@ struct Lanes {
 };
 
 template <class T, int N>
-__device__ inline float chunk_squares(const T* x, int64_t n) {
+__device__ inline float interval_squares(const T* x, int64_t n) {
   Lanes<N> lanes{};
   const int64_t whole = n - n % kSquaresLanes;
 #pragma unroll 4
@@ -61,15 +61,16 @@ __device__ inline float chunk_squares(const T* x, int64_t n) {
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
-    squares_kernel(float* partials, const T* x, int64_t first, int64_t size, int64_t chunks) {
-  const int64_t chunk = blockIdx.x * static_cast<int64_t>(kWarps) + threadIdx.x / kWarp;
-  if (chunk >= chunks) return;
-  // chunk_begin and begin are indices into x; the first chunk may start before x, the last may end after it.
-  const int64_t chunk_begin = (first / kSquaresChunk + chunk) * kSquaresChunk - first;
-  const int64_t begin = chunk_begin > 0 ? chunk_begin : 0;
-  const int64_t end = chunk_begin + kSquaresChunk < size ? chunk_begin + kSquaresChunk : size;
-  const float squares = chunk_squares<T, N>(x + begin, end - begin);
-  if (threadIdx.x % kWarp == 0) partials[chunk] = squares;
+    squares_kernel(float* partials, const T* x, int64_t first, int64_t size, int64_t intervals) {
+  const int64_t interval = blockIdx.x * static_cast<int64_t>(kWarps) + threadIdx.x / kWarp;
+  if (interval >= intervals) return;
+  // interval_begin and begin are indices into x; the first interval may start before x, the last may end
+  // after it.
+  const int64_t interval_begin = (first / kSquaresInterval + interval) * kSquaresInterval - first;
+  const int64_t begin = interval_begin > 0 ? interval_begin : 0;
+  const int64_t end = interval_begin + kSquaresInterval < size ? interval_begin + kSquaresInterval : size;
+  const float squares = interval_squares<T, N>(x + begin, end - begin);
+  if (threadIdx.x % kWarp == 0) partials[interval] = squares;
 }
 
 constexpr int kUnits = 256;  // most units in one launch
@@ -78,8 +79,8 @@ constexpr int kUnits = 256;  // most units in one launch
 // argument, so it needs no device memory.
 struct Units {
   int32_t first_group[kUnits + 1];  // number of groups of the launch before each unit
-  int32_t chunks[kUnits];           // chunks of each unit on a rank
-  int64_t first_chunk[kUnits];      // first chunk of each unit among all chunks of a rank
+  int32_t intervals[kUnits];        // intervals of each unit on a rank
+  int64_t first_interval[kUnits];   // first interval of each unit among all intervals of a rank
 };
 
 __global__ void __launch_bounds__(kThreads)
@@ -92,12 +93,13 @@ __global__ void __launch_bounds__(kThreads)
   if (thread < count && units.first_group[thread] <= block && block < units.first_group[thread + 1])
     found = thread;
   __syncthreads();
-  const int unit = units.chunks[found];
-  const int begin = (block - units.first_group[found]) * static_cast<int>(kPartialGroup), end = unit * ranks;
-  partials += units.first_chunk[found];
+  const int unit = units.intervals[found];
+  const int begin = (block - units.first_group[found]) * static_cast<int>(kPartialsPerSum),
+            end = unit * ranks;
+  partials += units.first_interval[found];
   double sum = 0.0;
 #pragma unroll
-  for (int k = 0; k < kPartialGroup / kThreads; ++k) {
+  for (int k = 0; k < kPartialsPerSum / kThreads; ++k) {
     const int c = begin + k * kThreads + thread;
     if (c < end) sum += static_cast<double>(partials[c / unit * n + c % unit]);
   }
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
 struct ClipPointers {
   float *norm, *coefficient;
   int32_t* nonfinite;
-  const int32_t* groups;
+  const int32_t* sums;
 };
 
 // Additions depend on each other, loads do not: the lanes load in parallel, and each adds all values.
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(kWarp) clip_kernel(ClipPointers p, int64_t n, 
     double part[kLoads];
     for (int k = 0; k < kLoads; ++k) {
       const int64_t i = begin + k * kWarp + threadIdx.x;
-      part[k] = i < n ? __hiloint2double(p.groups[2 * i + 1], p.groups[2 * i]) : 0.0;
+      part[k] = i < n ? __hiloint2double(p.sums[2 * i + 1], p.sums[2 * i]) : 0.0;
     }
     for (int k = 0; k < kLoads; ++k)
       for (int lane = 0; lane < kWarp; ++lane) total += __shfl_sync(0xffffffffu, part[k], lane);
@@ -140,9 +142,9 @@ __global__ void __launch_bounds__(kWarp) clip_kernel(ClipPointers p, int64_t n, 
 
 template <class T, int N>
 void launch_squares(Stream& stream, const SumSquares& a) {
-  const int64_t chunks = a.partials.size();
-  squares_kernel<T, N><<<blocks_for(chunks, kWarps), kThreads, 0, native(stream)>>>(
-      a.partials.as<float>(), a.x.as<T>(), a.first, a.x.size(), chunks);
+  const int64_t intervals = a.partials.size();
+  squares_kernel<T, N><<<blocks_for(intervals, kWarps), kThreads, 0, native(stream)>>>(
+      a.partials.as<float>(), a.x.as<T>(), a.first, a.x.size(), intervals);
   check_launch(stream, "sum_squares");
 }
 
@@ -159,18 +161,18 @@ void sum_squares(Stream& stream, const SumSquares& a) {
 
 void sum_partials(Stream& stream, const SumPartials& a) {
   const int64_t ranks = a.partials.shape[0], n = a.partials.shape[1];
-  int32_t* const sums = a.groups.as<int32_t>();
-  int64_t first_chunk = 0, first_group = 0;
+  int32_t* const sums = a.sums.as<int32_t>();
+  int64_t first_interval = 0, first_group = 0;
   for (size_t from = 0; from < a.units.size(); from += kUnits) {
     Units units{};
     const size_t count = std::min<size_t>(kUnits, a.units.size() - from);
     int64_t blocks = 0;
     for (size_t i = 0; i < count; ++i) {
-      const int64_t chunks = a.units[from + i];
-      units.chunks[i] = static_cast<int32_t>(chunks);
-      units.first_chunk[i] = first_chunk;
-      first_chunk += chunks;
-      blocks += partial_groups(ranks, {&chunks, 1});
+      const int64_t intervals = a.units[from + i];
+      units.intervals[i] = static_cast<int32_t>(intervals);
+      units.first_interval[i] = first_interval;
+      first_interval += intervals;
+      blocks += sums_of_partials(ranks, {&intervals, 1});
       units.first_group[i + 1] = static_cast<int32_t>(blocks);
     }
     if (blocks == 0) continue;
@@ -184,8 +186,8 @@ void sum_partials(Stream& stream, const SumPartials& a) {
 
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   const ClipPointers p{a.norm.as<float>(), a.coefficient.as<float>(), a.nonfinite.as<int32_t>(),
-                       a.groups.as<int32_t>()};
-  clip_kernel<<<1, kWarp, 0, native(stream)>>>(p, a.groups.shape[0], a.max_norm, a.scale);
+                       a.sums.as<int32_t>()};
+  clip_kernel<<<1, kWarp, 0, native(stream)>>>(p, a.sums.shape[0], a.max_norm, a.scale);
   check_launch(stream, "clip_coefficient");
 }
 

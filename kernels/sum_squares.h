@@ -1,18 +1,18 @@
 #pragma once
 // The global gradient norm and the clip coefficient, computed without a wait on the host:
-//   partials[c] = sum of x[i]^2 over chunk c             (sum_squares, on each rank's range)
-//   groups = sums of groups of the partials of all ranks (sum_partials)
-//   norm = scale sqrt(sum of groups)                     (clip_coefficient)
+//   partials[c] = sum of x[i]^2 over interval c          (sum_squares, on each rank's range)
+//   sums = sums of groups of the partials of all ranks   (sum_partials)
+//   norm = scale sqrt(sum of sums)                       (clip_coefficient)
 //   coefficient = scale min(1, max_norm / (norm + 1e-6))
 //
-// Chunks start at multiples of kSquaresChunk of the global index. A chunk is summed in fp32 by a fixed tree:
-// elements are distributed round-robin over kSquaresLanes lanes, then halves of the lanes are added. A range
-// that starts inside a chunk splits it into two partials, which may change the bits.
+// Intervals start at multiples of kSquaresInterval of the global index. An interval is summed in fp32 by a
+// fixed tree: elements are distributed round-robin over kSquaresLanes lanes, then halves of the lanes are
+// added. A range that starts inside an interval splits it into two partials, which may change the bits.
 //
-// The partials of a unit of parameters are in the order of its chunks, whichever rank computed them. They are
-// added in fp64 in groups of kPartialGroup, by a tree as for a chunk; the sums of the groups are added in
-// order, unit after unit. Zero partials at the end of a unit, its padding, change nothing. The norm therefore
-// has the same bits for any number of ranks whose ranges start at chunk boundaries.
+// The partials of a unit of parameters are in the order of its intervals, whichever rank computed them. They
+// are added in fp64 in groups of kPartialsPerSum, by a tree as for an interval; the sums of the groups are
+// added in order, unit after unit. Zero partials at the end of a unit, its padding, change nothing. The norm
+// therefore has the same bits for any number of ranks whose ranges start at interval boundaries.
 
 #include <span>
 
@@ -21,32 +21,32 @@
 
 namespace flatshard {
 
-inline constexpr int64_t kSquaresChunk = 4096;
+inline constexpr int64_t kSquaresInterval = 4096;
 inline constexpr int64_t kSquaresLanes = 256;
-inline constexpr int64_t kPartialGroup = 4096;
+inline constexpr int64_t kPartialsPerSum = 4096;
 
-// The number of chunks that the range [first, first + size) intersects.
-constexpr int64_t squares_chunks(int64_t first, int64_t size) {
-  return size == 0 ? 0 : (first + size - 1) / kSquaresChunk - first / kSquaresChunk + 1;
+// The number of intervals that the range [first, first + size) intersects.
+constexpr int64_t squares_intervals(int64_t first, int64_t size) {
+  return size == 0 ? 0 : (first + size - 1) / kSquaresInterval - first / kSquaresInterval + 1;
 }
 
-// The number of groups of partials, where units[i] is the number of chunks of unit i on each rank.
-constexpr int64_t partial_groups(int64_t ranks, std::span<const int64_t> units) {
+// The number of sums of partials, where units[i] is the number of intervals of unit i on each rank.
+constexpr int64_t sums_of_partials(int64_t ranks, std::span<const int64_t> units) {
   int64_t groups = 0;
-  for (const int64_t unit : units) groups += (unit * ranks + kPartialGroup - 1) / kPartialGroup;
+  for (const int64_t unit : units) groups += (unit * ranks + kPartialsPerSum - 1) / kPartialsPerSum;
   return groups;
 }
 
 struct SumSquares {
-  Tensor partials;    // (squares_chunks(first, elements of x)) f32
+  Tensor partials;    // (squares_intervals(first, elements of x)) f32
   Tensor x;           // any shape; f32, bf16 or f16
   int64_t first = 0;  // global index of the first element of x
 };
 
 struct SumPartials {
-  Tensor groups;    // (partial_groups(ranks, units), 2) i32: the words of fp64 sums
-  Tensor partials;  // (ranks, n) f32: for each rank, the partials of its chunks of each unit
-  // The number of chunks of each unit on a rank; the sum is n. It must be valid until the work is done.
+  Tensor sums;      // (sums_of_partials(ranks, units), 2) i32: the words of fp64 sums
+  Tensor partials;  // (ranks, n) f32: for each rank, the partials of its intervals of each unit
+  // The number of intervals of each unit on a rank; the sum is n. It must be valid until the work is done.
   std::span<const int64_t> units;
 };
 
@@ -54,7 +54,7 @@ struct ClipCoefficient {
   Tensor norm;         // (1) f32
   Tensor coefficient;  // (1) f32, the grad_scale of adamw
   Tensor nonfinite;    // (1) i32: 1 if the norm is not finite (the coefficient is then meaningless), else 0
-  Tensor groups;       // (n, 2) i32: the groups of sum_partials, of all units in order
+  Tensor sums;         // (n, 2) i32: the sums of sum_partials, of all units in order
   float max_norm;      // infinity: do not clip
   float scale = 1.0f;  // factor from the squared values to the gradients: 1 / loss scale
 };

@@ -11,7 +11,7 @@ GeluKind gelu_of(MlpKind kind) { return kind == MlpKind::quick_gelu ? GeluKind::
 
 }  // namespace
 
-void Activation::forward(Context& c, const Rows& a, const Rows& up) const {
+void Activation::forward(LayerCall& c, const Rows& a, const Rows& up) const {
   const int64_t F = a.width;
   if (!is_gated()) return gelu_forward(c.stream, {.y = a.values(), .x = up.values(), .kind = gelu_of(kind_)});
   swiglu_forward(c.stream, {.y = a.values(),
@@ -22,7 +22,7 @@ void Activation::forward(Context& c, const Rows& a, const Rows& up) const {
                             .function = gate_of(kind_)});
 }
 
-void Activation::backward(Context& c, const Rows& d_up, const Tensor& da, const Rows& up) const {
+void Activation::backward(LayerCall& c, const Rows& d_up, const Tensor& da, const Rows& up) const {
   const int64_t F = da.shape[1];
   if (!is_gated())
     return gelu_backward(c.stream, {.dx = d_up.values(), .dy = da, .x = up.values(), .kind = gelu_of(kind_)});

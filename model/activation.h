@@ -3,7 +3,7 @@
 // GELU. gate and up are side by side in each row.
 
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/rows.h"
 
 namespace flatshard {
@@ -17,9 +17,9 @@ class Activation {
   int64_t row_multiple() const { return is_gated() ? 1 : 0; }
 
   // a (N, F) from up (N, 2F), or (N, F) without a gate.
-  void forward(Context& c, const Rows& a, const Rows& up) const;
+  void forward(LayerCall& c, const Rows& a, const Rows& up) const;
   // d_up, like up in width and stride, from da; without a gate d_up may be da.
-  void backward(Context& c, const Rows& d_up, const Tensor& da, const Rows& up) const;
+  void backward(LayerCall& c, const Rows& d_up, const Tensor& da, const Rows& up) const;
 
  private:
   MlpKind kind_;

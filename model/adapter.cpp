@@ -47,15 +47,15 @@ LayerAdapters::Projection LayerAdapters::Projection::of(const Layer& layer) cons
   return {rows.slice(layer.first, layer.first + layer.rank)};
 }
 
-LayerAdapters::Projection LayerAdapters::projection(Context& c, Arena& arena, const Rows& x) const {
+LayerAdapters::Projection LayerAdapters::projection(LayerCall& c, Arena& arena, const Rows& x) const {
   if (x.stride() > x.width) return {x.columns(x.width, ranks_), true};
   return {arena.alloc(c.dtype, {ranks_, x.count()})};
 }
 
 // Returns whether dropout applies. All layers of a model have the same probability.
-bool LayerAdapters::drops(const Context& c) const { return c.dropout && have_dropout(); }
+bool LayerAdapters::drops(const LayerCall& c) const { return c.dropout && have_dropout(); }
 
-Tensor LayerAdapters::dropped(Context& c, const Layer& layer, const Rows& x, int64_t first) const {
+Tensor LayerAdapters::dropped(LayerCall& c, const Layer& layer, const Rows& x, int64_t first) const {
   const Tensor y = c.scratch.alloc(c.dtype, {x.count(), x.width});
   dropout_forward(c.stream, {.out = y,
                              .in = x.values(),
@@ -66,14 +66,14 @@ Tensor LayerAdapters::dropped(Context& c, const Layer& layer, const Rows& x, int
   return y;
 }
 
-void LayerAdapters::forward(Context& c, const ParamView& p, const Rows& y, const Rows& x, int64_t first) {
+void LayerAdapters::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, int64_t first) {
   if (empty()) return;
   project(c, p, x, first);
   add_update(c, p, y);
 }
 
 // Uses one product, unless layers differ in their masks, or in scales that u includes.
-void LayerAdapters::project(Context& c, const ParamView& p, const Rows& x, int64_t first) {
+void LayerAdapters::project(LayerCall& c, const ParamView& p, const Rows& x, int64_t first) {
   if (empty()) return;
   u_ = projection(c, c.saved, x);
   const Tensor all = a(p);
@@ -89,7 +89,7 @@ void LayerAdapters::project(Context& c, const ParamView& p, const Rows& x, int64
   }
 }
 
-void LayerAdapters::add_update(Context& c, const ParamView& p, const Rows& y) const {
+void LayerAdapters::add_update(LayerCall& c, const ParamView& p, const Rows& y) const {
   if (u_.transposed) return;
   for (const Layer& layer : layers_)
     gemm(c, {.c = layer.columns_of(y),
@@ -101,7 +101,7 @@ void LayerAdapters::add_update(Context& c, const ParamView& p, const Rows& y) co
              .alpha = layer.scale});
 }
 
-void LayerAdapters::place_b(Context& c, const ParamView& p, const Rows& to, int64_t column) const {
+void LayerAdapters::place_b(LayerCall& c, const ParamView& p, const Rows& to, int64_t column) const {
   const auto layer = std::find_if(layers_.begin(), layers_.end(),
                                   [&](const Layer& other) { return other.column == column; });
   if (layer != layers_.end())
@@ -111,7 +111,7 @@ void LayerAdapters::place_b(Context& c, const ParamView& p, const Rows& to, int6
   place(c.stream, {.y = to.values(), .x = none, .y_stride = to.stride()});
 }
 
-void LayerAdapters::backward_b(Context& c, const GradView& g, const Layer& layer, const Rows& dy) const {
+void LayerAdapters::backward_b(LayerCall& c, const GradView& g, const Layer& layer, const Rows& dy) const {
   if (g[layer.b].empty()) return;
   const Projection u = u_.of(layer);  // includes the scale if it is in spare columns
   gemm(c, {.c = g[layer.b],
@@ -123,7 +123,7 @@ void LayerAdapters::backward_b(Context& c, const GradView& g, const Layer& layer
            .alpha = u.transposed ? 1.0f : layer.scale});
 }
 
-void LayerAdapters::backward_u(Context& c, const ParamView& p, const Layer& layer, const Projection& all,
+void LayerAdapters::backward_u(LayerCall& c, const ParamView& p, const Layer& layer, const Projection& all,
                                const Rows& dy) const {
   const Projection du = all.of(layer);
   const Rows own = layer.columns_of(dy);
@@ -136,7 +136,7 @@ void LayerAdapters::backward_u(Context& c, const ParamView& p, const Layer& laye
            .alpha = layer.scale});
 }
 
-void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void LayerAdapters::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Rows& dy, const Rows& x, int64_t first) const {
   if (empty()) return;
   const ArenaScope scope(c.scratch);

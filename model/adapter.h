@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/rows.h"
 #include "runtime/param.h"
 
@@ -36,13 +36,13 @@ class LayerAdapters {
   LayerAdapters(ParamList& params, const std::vector<AdaptedLayer>& layers);
 
   // x are the rows of a larger input from `first` on; `first` determines the masks of dropout.
-  void forward(Context& c, const ParamView& p, const Rows& y, const Rows& x, int64_t first = 0);
+  void forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, int64_t first = 0);
   // The two parts of forward(): project() computes u, add_update() adds the update to y, unless u is in spare
   // columns.
-  void project(Context& c, const ParamView& p, const Rows& x, int64_t first = 0);
-  void add_update(Context& c, const ParamView& p, const Rows& y) const;
+  void project(LayerCall& c, const ParamView& p, const Rows& x, int64_t first = 0);
+  void add_update(LayerCall& c, const ParamView& p, const Rows& y) const;
   // Adds to dx, unless it is empty, and to the gradients in g whose tensors are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
                 const Rows& x, int64_t first = 0) const;
 
   bool empty() const { return layers_.empty(); }
@@ -52,7 +52,7 @@ class LayerAdapters {
   Tensor a(const ParamView& p) const { return p.joined(a_); }
   // to (out, ranks) = the b of the layer whose outputs begin at column `column` of y, in the layer's own
   // columns, and zero in all others.
-  void place_b(Context& c, const ParamView& p, const Rows& to, int64_t column) const;
+  void place_b(LayerCall& c, const ParamView& p, const Rows& to, int64_t column) const;
 
  private:
   struct Layer {
@@ -72,12 +72,12 @@ class LayerAdapters {
 
     Projection of(const Layer& layer) const;
   };
-  bool drops(const Context& c) const;
+  bool drops(const LayerCall& c) const;
   // The spare columns of x or dy if it has some, or a tensor from the arena.
-  Projection projection(Context& c, Arena& arena, const Rows& x) const;
-  Tensor dropped(Context& c, const Layer& layer, const Rows& x, int64_t first) const;
-  void backward_b(Context& c, const GradView& g, const Layer& layer, const Rows& dy) const;
-  void backward_u(Context& c, const ParamView& p, const Layer& layer, const Projection& du,
+  Projection projection(LayerCall& c, Arena& arena, const Rows& x) const;
+  Tensor dropped(LayerCall& c, const Layer& layer, const Rows& x, int64_t first) const;
+  void backward_b(LayerCall& c, const GradView& g, const Layer& layer, const Rows& dy) const;
+  void backward_u(LayerCall& c, const ParamView& p, const Layer& layer, const Projection& du,
                   const Rows& dy) const;
 
   std::vector<Layer> layers_;

@@ -47,7 +47,7 @@ Tensor QkHeads::q_and_k(const Rows& packed) const {
   return packed_columns(packed.of, packed.begin, {packed.count(), query_heads_ + key_heads_, head_dim_});
 }
 
-QkvHeads QkHeads::forward(Context& c, const ParamView& p, const Rows& qkv) {
+QkvHeads QkHeads::forward(LayerCall& c, const ParamView& p, const Rows& qkv) {
   if (!normalizes_) {
     rotate(c, qkv, false);
     return in(qkv);
@@ -56,11 +56,11 @@ QkvHeads QkHeads::forward(Context& c, const ParamView& p, const Rows& qkv) {
   return normalize(c, p, c.recompute ? c.scratch : c.saved, qkv);
 }
 
-QkvHeads QkHeads::again(Context& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const {
+QkvHeads QkHeads::again(LayerCall& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const {
   return normalizes_ && c.recompute ? normalize(c, p, c.scratch, qkv) : heads;
 }
 
-QkvHeads QkHeads::normalize(Context& c, const ParamView& p, Arena& arena, const Rows& qkv) const {
+QkvHeads QkHeads::normalize(LayerCall& c, const ParamView& p, Arena& arena, const Rows& qkv) const {
   const Tensor normed = arena.alloc(c.dtype, {qkv.count(), query_heads_ + key_heads_, head_dim_});
   qk_norm_forward(c.stream, {.y = normed,
                              .rstd = rstd_,
@@ -77,7 +77,7 @@ QkvHeads QkHeads::normalize(Context& c, const ParamView& p, Arena& arena, const 
   return {{normed, 0, query_heads_}, {normed, query_heads_, key_heads_}, in(qkv).v};
 }
 
-void QkHeads::backward(Context& c, const ParamView& p, const GradView& g, const Rows& d,
+void QkHeads::backward(LayerCall& c, const ParamView& p, const GradView& g, const Rows& d,
                        const Rows& qkv) const {
   if (!normalizes_) return rotate(c, d, true);
   const std::array trained{wq_, wk_};
@@ -102,7 +102,7 @@ void QkHeads::backward(Context& c, const ParamView& p, const GradView& g, const 
 }
 
 // One call rotates q and k, because they are neighbors.
-void QkHeads::rotate(Context& c, const Rows& packed, bool back) const {
+void QkHeads::rotate(LayerCall& c, const Rows& packed, bool back) const {
   if (rope_table_.empty()) return;
   const Tensor heads = q_and_k(packed);
   const int64_t width = packed.stride();
@@ -137,11 +137,11 @@ Attention::Attention(const ModelConfig& config, int64_t layer)
       scale_(config.attention_scale()),
       softcap_(static_cast<float>(*config.attention_softcap)) {}
 
-AttentionMask Attention::mask(const Context& c) const {
+AttentionMask Attention::mask(const LayerCall& c) const {
   return {.cu_seqlens = c.boundaries, .causal = causal_, .window = window_};
 }
 
-void Attention::forward(Context& c, const Rows& o, const QkvHeads& heads) {
+void Attention::forward(LayerCall& c, const Rows& o, const QkvHeads& heads) {
   if (c.cache) return attend_to_cache(c, output_heads(o), heads);
   lse_ = c.saved.alloc(DType::f32, {query_heads_, o.count()});
   attention_forward(c.stream, c.scratch,
@@ -155,7 +155,7 @@ void Attention::forward(Context& c, const Rows& o, const QkvHeads& heads) {
                      .softcap = softcap_});
 }
 
-void Attention::attend_to_cache(Context& c, const Heads& o, const QkvHeads& heads) const {
+void Attention::attend_to_cache(LayerCall& c, const Heads& o, const QkvHeads& heads) const {
   std::vector<CachedText> texts;
   for (const auto& [text, rows] : c.texts) {
     const int64_t index = static_cast<int64_t>(texts.size());
@@ -175,9 +175,9 @@ void Attention::attend_to_cache(Context& c, const Heads& o, const QkvHeads& head
                             .softcap = softcap_});
 }
 
-void Attention::backward(Context& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads,
+void Attention::backward(LayerCall& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads,
                          const Rows& o) const {
-  check(!c.cache, "attention_backward: a context with a KV cache has no backward pass");
+  check(!c.cache, "attention_backward: a call with a KV cache has no backward pass");
   attention_backward(c.stream, c.scratch,
                      {.dq = d.q,
                       .dk = d.k,

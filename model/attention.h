@@ -5,7 +5,7 @@
 
 #include "kernels/attention.h"
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/rows.h"
 #include "runtime/param.h"
 
@@ -26,19 +26,19 @@ class QkHeads {
   QkHeads(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
   // Returns the heads that attention reads. A rotation without norms is in place. Normalized heads of q and k
-  // have a tensor of their own, which is in scratch with Context::recompute.
-  QkvHeads forward(Context& c, const ParamView& p, const Rows& qkv);
+  // have a tensor of their own, which is in scratch with LayerCall::recompute.
+  QkvHeads forward(LayerCall& c, const ParamView& p, const Rows& qkv);
   // Returns these heads for the backward pass, computed again unless they were saved.
-  QkvHeads again(Context& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const;
+  QkvHeads again(LayerCall& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const;
   // Works in place: d holds the gradients of the returned heads on entry, of qkv on return.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Rows& d, const Rows& qkv) const;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Rows& d, const Rows& qkv) const;
   QkvHeads in(const Rows& packed) const;
 
  private:
   Tensor q_and_k(const Rows& packed) const;  // (N, Hq + Hkv, D)
-  QkvHeads normalize(Context& c, const ParamView& p, Arena& arena, const Rows& qkv) const;
+  QkvHeads normalize(LayerCall& c, const ParamView& p, Arena& arena, const Rows& qkv) const;
   // Rotates q and k, or with `back` their gradients, in place.
-  void rotate(Context& c, const Rows& packed, bool back) const;
+  void rotate(LayerCall& c, const Rows& packed, bool back) const;
 
   int64_t query_heads_, key_heads_, head_dim_;
   bool interleaved_rope_;
@@ -58,13 +58,13 @@ class Attention {
  public:
   Attention(const ModelConfig& config, int64_t layer);
 
-  void forward(Context& c, const Rows& o, const QkvHeads& heads);
-  void backward(Context& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads, const Rows& o) const;
+  void forward(LayerCall& c, const Rows& o, const QkvHeads& heads);
+  void backward(LayerCall& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads, const Rows& o) const;
 
  private:
-  void attend_to_cache(Context& c, const Heads& o, const QkvHeads& heads) const;
+  void attend_to_cache(LayerCall& c, const Heads& o, const QkvHeads& heads) const;
   Heads output_heads(const Rows& o) const { return heads_in(o, 0, query_heads_, head_dim_); }
-  AttentionMask mask(const Context& c) const;
+  AttentionMask mask(const LayerCall& c) const;
 
   int64_t layer_, query_heads_, head_dim_, window_;
   bool causal_;

@@ -7,16 +7,16 @@
 
 namespace flatshard {
 
-// The forward pass. Members are saved for the backward pass. With Context::recompute h_, m_, a_ and
+// The forward pass. Members are saved for the backward pass. With LayerCall::recompute h_, m_, a_ and
 // normalized heads are in scratch instead, and the backward pass computes them again.
 
-void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void Block::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   r_ = c.saved.alloc(c.dtype, x.shape);  // (N, C)
   attention_.forward(c, p, r_, x);       // 1 to 5
   mlp_.forward(c, p, y, r_);             // 6 to 9
 }
 
-void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void AttentionHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], D = head_dim_;
   // Rows.
@@ -33,7 +33,7 @@ void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, con
   sum_.forward(c, p, y, x);
 }
 
-void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void MlpHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const ArenaScope scope(c.scratch);
   m_ = norm_.forward(c, p, x, mlp_.reader());  // 6  (N, C)
   const Tensor down = sum_.output(c, y);       //    (N, C)
@@ -41,7 +41,7 @@ void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Ten
   sum_.forward(c, p, y, x);  // 9
 }
 
-void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r) {
+void Mlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.count(), multiple = activation_.row_multiple();
   up_ = w_up_.output(c, c.saved, N, multiple);  // 7  (N, 2F): gate and up, or (N, F)
@@ -53,14 +53,15 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Rows& x
 
 // The backward pass, from the last step to the first. dx is the gradient of y on entry, of x on return.
 
-void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
+void Block::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
   const bool input_gradient = std::exchange(c.input_gradient, true);  // applies to the attention half
   mlp_.backward(c, p, g, dx, r_);
   c.input_gradient = input_gradient;
   attention_.backward(c, p, g, dx, x);
 }
 
-void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
+void MlpHalf::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                       const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const Tensor d_down = sum_.backward(c, p, g, dx);        // 9  (N, C)
   const Tensor dm = norm_.gradient(c, g, dx);              //    (N, C); without a norm dx
@@ -69,7 +70,7 @@ void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const 
   norm_.backward(c, p, g, dx, dm, x);  // 6
 }
 
-void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+void Mlp::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                    const Rows& x, bool accumulate) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.count(), multiple = activation_.row_multiple();
@@ -88,7 +89,7 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
   w_up_.backward(c, p, g, dx, d_up, x, accumulate);  // 7
 }
 
-void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void AttentionHalf::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], D = head_dim_;

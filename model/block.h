@@ -29,8 +29,8 @@ namespace flatshard {
 class AttentionHalf : public TextLayer {
  public:
   AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<AttentionHalf>(*this); }
 
@@ -57,9 +57,9 @@ class Mlp {
       const LinearSpec& down);
 
   // y = mlp(x) + r, where r is empty or like y.
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r);
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r);
   // dx = the gradient of x, given dy, or dx += with accumulate.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Rows& x, bool accumulate);
   Linear& reader() { return w_up_; }  // reads x
 
@@ -73,8 +73,8 @@ class Mlp {
 class MlpHalf : public TextLayer {
  public:
   MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<MlpHalf>(*this); }
 
@@ -90,8 +90,8 @@ class MlpHalf : public TextLayer {
 class Block : public TextLayer {
  public:
   Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<Block>(*this); }
 

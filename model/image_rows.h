@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 
 namespace flatshard {
 
@@ -30,7 +30,7 @@ int64_t most_patches(const VisionConfig& vision, int64_t tokens);
 // The frames of a batch, on the host.
 struct Frames {
   std::span<const int32_t> begins;  // (F + 1): where frames begin among the patches
-  Tensor positions;                 // positions of the patches (context.h)
+  Tensor positions;                 // positions of the patches (layer_call.h)
 };
 
 // The number of windows of all frames; 0 for a tower without windows. Throws an Error if a frame has no

@@ -1,6 +1,6 @@
 #pragma once
 // The keys and values of the earlier tokens of several texts, for every layer, used by generation. A forward
-// pass with a cache in its Context computes only the new tokens: it adds their keys and values to the cache
+// pass with a cache in its LayerCall computes only the new tokens: it adds their keys and values to the cache
 // and attends over all keys of their texts (kernels/cached_attention.h). The caller then calls advance();
 // without it, the next pass overwrites them.
 

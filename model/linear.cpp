@@ -123,7 +123,7 @@ Rows Linear::columns(const Rows& y, Run run) const {
 }
 
 // Products of rows whose parts are not whole accesses are slower than separate passes.
-int64_t Linear::spare_columns(const Context& c, bool pay) const {
+int64_t Linear::spare_columns(const LayerCall& c, bool pay) const {
   if (!c.stream.device().is_cuda() || adapters_.empty()) return 0;
   for (const int64_t columns : {in_, width_, adapters_.ranks()})
     if (columns * size_of(c.dtype) % kAccess != 0) return 0;
@@ -134,23 +134,23 @@ int64_t Linear::spare_columns(const Context& c, bool pay) const {
 
 // Spare columns of x save a pass over y, 2 N width elements, and cost a copy of w, 2 in width: from 2 in rows
 // on, they save at least half. For spare columns of dy, swap in and width.
-int64_t Linear::spare_of_x(const Context& c, int64_t N) const { return spare_columns(c, N >= 2 * in_); }
+int64_t Linear::spare_of_x(const LayerCall& c, int64_t N) const { return spare_columns(c, N >= 2 * in_); }
 
 // The gradient of a dropped input is not a product with a alone.
-int64_t Linear::spare_of_y(const Context& c, int64_t N) const {
+int64_t Linear::spare_of_y(const LayerCall& c, int64_t N) const {
   return adapters_.have_dropout() ? 0 : spare_columns(c, N >= 2 * width_);
 }
 
-Rows Linear::input(const Context& c, Arena& arena, int64_t N, int64_t multiple) const {
+Rows Linear::input(const LayerCall& c, Arena& arena, int64_t N, int64_t multiple) const {
   return allocate(arena, c.dtype, N, in_, multiple == 0 ? 0 : rounded_up(spare_of_x(c, N), multiple));
 }
 
-Rows Linear::output(const Context& c, Arena& arena, int64_t N, int64_t multiple) const {
+Rows Linear::output(const LayerCall& c, Arena& arena, int64_t N, int64_t multiple) const {
   return allocate(arena, c.dtype, N, width_, multiple == 0 ? 0 : rounded_up(spare_of_y(c, N), multiple));
 }
 
 // A copy of dy moves 2 * N * width elements, a pass over dx 2 * N * in elements.
-Rows Linear::with_spare_columns(Context& c, const Rows& dy, bool wants_dx) const {
+Rows Linear::with_spare_columns(LayerCall& c, const Rows& dy, bool wants_dx) const {
   const int64_t spare = spare_of_y(c, dy.count());
   if (has_spare_columns(dy) || !wants_dx || spare == 0 || in_ < 2 * width_) return dy;
   const Rows wide = allocate(c.scratch, c.dtype, dy.count(), width_, spare);
@@ -158,14 +158,14 @@ Rows Linear::with_spare_columns(Context& c, const Rows& dy, bool wants_dx) const
   return wide;
 }
 
-void Linear::multiply(Context& c, const ParamView& p, Run run, bool with_adapters,
+void Linear::multiply(LayerCall& c, const ParamView& p, Run run, bool with_adapters,
                       const Product& product) const {
   if (!with_adapters) return weight(run).multiply(c, p, product);
   const auto layers = std::span(layers_).subspan(run.begin, run.end - run.begin);
   multiply_extended(c, p, weight(run), layers, adapters_, product);
 }
 
-void Linear::forward(Context& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend) {
+void Linear::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend) {
   check(addend.empty() || addend.shape == y.of.shape, "a linear layer adds ", addend.shape, " to ",
         y.of.shape);
   adapters_.project(c, p, x);
@@ -180,11 +180,11 @@ void Linear::forward(Context& c, const ParamView& p, const Rows& y, const Rows& 
   adapters_.add_update(c, p, y);
 }
 
-void Linear::restore(Context& c, const ParamView& p, const Rows& x) {
+void Linear::restore(LayerCall& c, const ParamView& p, const Rows& x) {
   if (has_spare_columns(x)) adapters_.project(c, p, x);
 }
 
-void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void Linear::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                       const Rows& dy_of_layer, const Rows& x, bool accumulate) const {
   const ArenaScope scope(c.scratch);
   const Rows dy = with_spare_columns(c, dy_of_layer, !dx.empty());

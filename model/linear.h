@@ -22,7 +22,7 @@
 
 #include "model/adapter.h"
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/rows.h"
 #include "model/weight.h"
 #include "runtime/param.h"
@@ -40,25 +40,25 @@ struct LinearSpec {
 class Linear {
  public:
   Linear() = default;
-  // `params` must outlive the object: only once groups are applied (param_groups.h) is it known whether
-  // parameters are joined.
+  // `params` must outlive the object: only once parameters are selected (param_selection.h) is it known
+  // whether parameters are joined.
   Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
   // Memory for x (N, in), and for y or dy (N, width of all outputs), with which adapters cause the least
   // traffic. The elements between rows are a multiple of `multiple`, which divides the width; 0: rows are
   // contiguous.
-  Rows input(const Context& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
-  Rows output(const Context& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
+  Rows input(const LayerCall& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
+  Rows output(const LayerCall& c, Arena& arena, int64_t N, int64_t multiple = 1) const;
 
   // y = x w^T + b, plus an addend like y, if there is one. The forward and the backward pass must get the
   // same x; there is no addend if y is from output(). x, y and dy may be any other memory whose rows are
   // contiguous.
-  void forward(Context& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {});
+  void forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {});
   // Must be called if x was computed again for the backward pass.
-  void restore(Context& c, const ParamView& p, const Rows& x);
+  void restore(LayerCall& c, const ParamView& p, const Rows& x);
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients in g whose tensors
   // are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
                 const Rows& x, bool accumulate = false) const;
 
  private:
@@ -74,13 +74,13 @@ class Linear {
   const Weight& weight(Run run) const;
   std::span<const ParamId> biases(Run run) const;
   Rows columns(const Rows& y, Run run) const;
-  void multiply(Context& c, const ParamView& p, Run run, bool with_adapters, const Product& product) const;
+  void multiply(LayerCall& c, const ParamView& p, Run run, bool with_adapters, const Product& product) const;
   // The number of spare columns that adapters can use in N rows of x, and of y and dy; 0: none.
-  int64_t spare_of_x(const Context& c, int64_t N) const;
-  int64_t spare_of_y(const Context& c, int64_t N) const;
-  int64_t spare_columns(const Context& c, bool pay) const;
+  int64_t spare_of_x(const LayerCall& c, int64_t N) const;
+  int64_t spare_of_y(const LayerCall& c, int64_t N) const;
+  int64_t spare_columns(const LayerCall& c, bool pay) const;
   // dy, or a copy of it with spare columns if that costs less than passes over dx.
-  Rows with_spare_columns(Context& c, const Rows& dy, bool wants_dx) const;
+  Rows with_spare_columns(LayerCall& c, const Rows& dy, bool wants_dx) const;
 
   const ParamList* params_ = nullptr;
   int64_t in_ = 0, width_ = 0;

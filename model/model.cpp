@@ -44,12 +44,12 @@ Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut, int64_t pos
   layers_.push_back(make_layers());
 }
 
-void Model::add_lanes(int lanes, const std::function<bool(int)>& has) {
-  while (static_cast<int>(layers_.size()) < lanes) {
-    Layers lane(layers_.front().size());
-    for (size_t i = 0; i < lane.size(); ++i)
-      if (has(static_cast<int>(i))) lane[i] = layers_.front()[i]->clone();
-    layers_.push_back(std::move(lane));
+void Model::add_layer_sets(int count, const std::function<bool(int)>& has) {
+  while (static_cast<int>(layers_.size()) < count) {
+    Layers set(layers_.front().size());
+    for (size_t i = 0; i < set.size(); ++i)
+      if (has(static_cast<int>(i))) set[i] = layers_.front()[i]->clone();
+    layers_.push_back(std::move(set));
   }
 }
 

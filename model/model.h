@@ -8,10 +8,10 @@
 // forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x, in the
 // same memory, which is large enough for either; parameter gradients are written or added to g, where the
 // tensor of a frozen parameter is empty. A backward pass uses the tensors that the last forward pass of the
-// same layer saved, so each micro-batch in flight needs its own set of layers: a lane. Parameters are
-// declared once, however many lanes there are.
+// same layer saved, so each micro-batch in flight needs its own set of layers. Parameters are declared once,
+// however many sets there are.
 //
-// The last layer writes losses in place of y, or logits or states if the context has a tensor for them. Its
+// The last layer writes losses in place of y, or logits or states if the call has a tensor for them. Its
 // backward pass computes the losses too: training skips its forward pass, evaluation runs only its forward
 // pass.
 
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "runtime/arena.h"
 #include "runtime/param.h"
 
@@ -31,10 +31,10 @@ class Layer {
   virtual ~Layer() = default;
   // The shape of y; for the last layer, which has no y, the shape of x.
   virtual Shape output(const RowCounts& rows) const = 0;
-  virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
-  virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  virtual void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
+  virtual void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                         const Tensor& x) = 0;
-  // This layer for another lane, with the same parameters.
+  // This layer for another set, with the same parameters.
   virtual std::unique_ptr<Layer> clone() const = 0;
 };
 
@@ -58,20 +58,21 @@ enum class LayerCut { blocks, halves };
 
 class Model {
  public:
-  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`: for
-  // `positions` positions, by default for config.context, or else for all positions of the model.
+  // A model with one set of layers. Allocates the rotary tables, which last as long as the model, from
+  // `tables`: for `positions` positions, by default for config.context, or else for all positions of the
+  // model.
   Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks, int64_t positions = 0);
 
-  // Adds sets of layers until there is one for each of `lanes` lanes. The added sets contain only the layers
-  // for which has(layer) is true.
-  void add_lanes(int lanes, const std::function<bool(int layer)>& has);
+  // Adds sets of layers until there are `count` of them. The added sets contain only the layers for which
+  // has(layer) is true.
+  void add_layer_sets(int count, const std::function<bool(int layer)>& has);
 
   const ModelConfig& config() const { return config_; }
   int layer_count() const { return static_cast<int>(param_list_of_.size()); }
   // The index of the embedding; the layers before it read images.
   int embedding_layer() const { return embedding_layer_; }
   int layers_of_block() const { return cut_ == LayerCut::halves ? 2 : 1; }  // layers of a block of the text
-  Layer& layer(int i, int lane = 0) { return *layers_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
+  Layer& layer(int i, int set = 0) { return *layers_[static_cast<size_t>(set)][static_cast<size_t>(i)]; }
   Shape output(int layer, const RowCounts& rows) const {
     return layers_.front()[static_cast<size_t>(layer)]->output(rows);
   }
@@ -98,7 +99,7 @@ class Model {
   int embedding_layer_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
-  std::vector<Layers> layers_;  // one set per lane; null if a lane lacks the layer
+  std::vector<Layers> layers_;  // sets of layers; null if a set lacks the layer
 };
 
 // The parameters of a model: [parameter list][parameter].

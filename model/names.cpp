@@ -130,7 +130,7 @@ ParamNames qwen2_5_vision() {
   return n;
 }
 
-// The layers of a perceiver, which normalize latents and context separately.
+// The layers of a perceiver, which normalize latents and patches separately.
 ParamNames perceiver() {
   ParamNames n = kLlama;
   n.embedding = "model.connector.perceiver_resampler.latents";

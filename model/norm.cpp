@@ -30,7 +30,7 @@ Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& pref
   if (kind == NormKind::layer) b_ = declare_norm(params, config, prefix + ".bias", size, 0);
 }
 
-void Norm::forward(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend) {
+void Norm::forward(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend) {
   rstd_ = c.saved.alloc(DType::f32, {x.size() / size_});
   if (kind_ == NormKind::layer) {
     check(addend.empty(), "LayerNorm takes no addend: call add() after it");
@@ -39,11 +39,11 @@ void Norm::forward(Context& c, const ParamView& p, const Rows& y, const Tensor& 
   normalize(c, p, y, x, addend);
 }
 
-void Norm::forward_again(Context& c, const ParamView& p, const Rows& y, const Tensor& x) const {
+void Norm::forward_again(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x) const {
   normalize(c, p, y, x, {});
 }
 
-void Norm::normalize(Context& c, const ParamView& p, const Rows& y, const Tensor& x,
+void Norm::normalize(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x,
                      const Tensor& addend) const {
   if (kind_ == NormKind::rms)
     return rmsnorm_forward(c.stream, {.y = y.values(),
@@ -69,7 +69,7 @@ bool Norm::is_trained(const GradView& g) const {
   return exists() && (!g[w_].empty() || (kind_ == NormKind::layer && !g[b_].empty()));
 }
 
-void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+void Norm::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                     const Tensor& x, bool accumulate) const {
   if (kind_ == NormKind::rms)
     return rmsnorm_backward(c.stream, c.scratch,
@@ -97,14 +97,15 @@ void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Ten
                       .accumulate = g.accumulates(trained)});
 }
 
-Rows InputNorm::forward(Context& c, const ParamView& p, const Tensor& x, const Linear& reader) {
+Rows InputNorm::forward(LayerCall& c, const ParamView& p, const Tensor& x, const Linear& reader) {
   if (!exists()) return x;
   const Rows h = reader.input(c, c.recompute ? c.scratch : c.saved, x.shape[0]);
   norm_.forward(c, p, h, x);
   return h;
 }
 
-Rows InputNorm::again(Context& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const {
+Rows InputNorm::again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& h,
+                      Linear& reader) const {
   if (!exists()) return x;
   if (!c.recompute) return h;
   const Rows again = reader.input(c, c.scratch, x.shape[0]);
@@ -113,30 +114,30 @@ Rows InputNorm::again(Context& c, const ParamView& p, const Tensor& x, const Row
   return again;
 }
 
-Tensor InputNorm::gradient(Context& c, const GradView& g, const Tensor& dx) const {
+Tensor InputNorm::gradient(LayerCall& c, const GradView& g, const Tensor& dx) const {
   if (!exists()) return c.input_gradient ? dx : Tensor{};
   return wants_gradient(c, g) ? c.scratch.alloc(c.dtype, dx.shape) : Tensor{};
 }
 
-void InputNorm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void InputNorm::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                          const Tensor& dh, const Tensor& x) const {
   if (exists() && wants_gradient(c, g)) norm_.backward(c, p, g, dx, dh, x, true);
 }
 
-Tensor ResidualSum::output(Context& c, const Tensor& y) {
+Tensor ResidualSum::output(LayerCall& c, const Tensor& y) {
   if (product_adds()) return y;
   o_ = (norm_.exists() ? c.saved : c.scratch).alloc(c.dtype, y.shape);  // backward() reads it for the norm
   return o_;
 }
 
-void ResidualSum::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void ResidualSum::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   if (product_adds()) return;
   if (factor_ == 1) return norm_.forward(c, p, y, o_, x);
   if (norm_.exists()) norm_.forward(c, p, y, o_);
   add(c.stream, {.y = y, .a = x, .b = norm_.exists() ? y : o_, .factor = factor_});
 }
 
-Tensor ResidualSum::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dy) const {
+Tensor ResidualSum::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dy) const {
   Tensor d_o = dy;
   if (factor_ != 1) {
     d_o = c.scratch.alloc(c.dtype, dy.shape);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/config.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/linear.h"
 #include "model/rows.h"
 #include "runtime/param.h"
@@ -23,18 +23,19 @@ class Norm {
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
   // y = norm(x) of each row, plus an addend like x, if there is one; only RMSNorm supports an addend.
-  void forward(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend = {});
+  void forward(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend = {});
   // Computes y again, from the x of forward(), which had no addend.
-  void forward_again(Context& c, const ParamView& p, const Rows& y, const Tensor& x) const;
+  void forward_again(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x) const;
   // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to the tensors in g that
   // are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate) const;
   bool is_trained(const GradView& g) const;  // false if there is no norm
   bool exists() const { return size_ > 0; }
 
  private:
-  void normalize(Context& c, const ParamView& p, const Rows& y, const Tensor& x, const Tensor& addend) const;
+  void normalize(LayerCall& c, const ParamView& p, const Rows& y, const Tensor& x,
+                 const Tensor& addend) const;
 
   NormKind kind_ = NormKind::rms;
   int64_t size_ = 0;
@@ -49,19 +50,20 @@ class InputNorm {
  public:
   explicit InputNorm(const Norm& norm) : norm_(norm) {}
 
-  // Returns h for the layer that reads it. With Context::recompute it is in scratch, not saved.
-  Rows forward(Context& c, const ParamView& p, const Tensor& x, const Linear& reader);
-  // Returns h for the backward pass: the saved one, or with Context::recompute another with the same values.
-  Rows again(Context& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const;
+  // Returns h for the layer that reads it. With LayerCall::recompute it is in scratch, not saved.
+  Rows forward(LayerCall& c, const ParamView& p, const Tensor& x, const Linear& reader);
+  // Returns h for the backward pass: the saved one, or with LayerCall::recompute another with the same
+  // values.
+  Rows again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const;
   // The tensor for the gradient of h: without a norm dx, to which the reader adds; empty if none is needed.
-  Tensor gradient(Context& c, const GradView& g, const Tensor& dx) const;
+  Tensor gradient(LayerCall& c, const GradView& g, const Tensor& dx) const;
   // Adds the gradient of x to dx, given that tensor.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dh,
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dh,
                 const Tensor& x) const;
   bool exists() const { return norm_.exists(); }
 
  private:
-  bool wants_gradient(const Context& c, const GradView& g) const {
+  bool wants_gradient(const LayerCall& c, const GradView& g) const {
     return c.input_gradient || norm_.is_trained(g);
   }
 
@@ -75,11 +77,11 @@ class ResidualSum {
   ResidualSum(const Norm& norm, float factor) : norm_(norm), factor_(factor) {}
 
   // What the product writes, and what it adds.
-  Tensor output(Context& c, const Tensor& y);
+  Tensor output(LayerCall& c, const Tensor& y);
   Tensor addend(const Tensor& x) const { return product_adds() ? x : Tensor{}; }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x);
   // Returns the gradient of o.
-  Tensor backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dy) const;
+  Tensor backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dy) const;
 
  private:
   bool product_adds() const { return !norm_.exists() && factor_ == 1; }

@@ -4,7 +4,7 @@
 
 namespace flatshard {
 
-void gemm(Context& c, const Product& product) {
+void gemm(LayerCall& c, const Product& product) {
   gemm(c.stream, c.scratch,
        {.c = product.c.values(),
         .a = product.a.values(),

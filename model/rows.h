@@ -4,7 +4,7 @@
 // their products.
 
 #include "kernels/packed.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 
 namespace flatshard {
 
@@ -34,6 +34,6 @@ struct Product {
   bool transpose_a = false, transpose_b = false, accumulate = false;
   float alpha = 1;
 };
-void gemm(Context& c, const Product& product);
+void gemm(LayerCall& c, const Product& product);
 
 }  // namespace flatshard

@@ -17,7 +17,7 @@ float rounded(float value, DType dtype) {
   return visit_float(dtype, [&]<class T>() { return static_cast<float>(T(value)); });
 }
 
-bool has_images(const Context& c) { return c.images.rows.size() > 0; }
+bool has_images(const LayerCall& c) { return c.images.rows.size() > 0; }
 
 }  // namespace
 
@@ -42,7 +42,7 @@ float EmbeddingLayer::factor(DType dtype) const {
   return factor_ * (scales_by_width_ ? rounded(std::sqrt(static_cast<float>(hidden_)), dtype) : 1);
 }
 
-void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void EmbeddingLayer::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   embedding_forward(c.stream, {.y = y,
                                .w = p[w_],
                                .tokens = c.tokens,
@@ -52,7 +52,7 @@ void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, co
   if (has_images(c)) scatter_rows(c.stream, {.y = y, .x = x, .index = c.images.rows});
 }
 
-void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
+void EmbeddingLayer::backward(LayerCall& c, const ParamView&, const GradView& g, const Tensor& dx,
                               const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const bool returns = has_images(c) && c.input_gradient;
@@ -65,7 +65,7 @@ void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, c
   if (returns) copy(c.stream, gradient_of_input(dx, x), d_images);
 }
 
-void EmbeddingLayer::add_gradients(Context& c, const GradView& g, const Tensor& dx) const {
+void EmbeddingLayer::add_gradients(LayerCall& c, const GradView& g, const Tensor& dx) const {
   const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
   if (g[w_].empty() && dp.empty()) return;
   const ArenaScope scope(c.scratch);
@@ -105,12 +105,12 @@ HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_
     adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}});
 }
 
-void HeadLayer::normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x) {
+void HeadLayer::normalize(LayerCall& c, const ParamView& p, const Tensor& h, const Tensor& x) {
   norm_.forward(c, p, h, x);
   if (logit_factor_ != 1) scale(c.stream, {.y = h, .x = h, .factor = logit_factor_});
 }
 
-void HeadLayer::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
+void HeadLayer::forward(LayerCall& c, const ParamView& p, const Tensor&, const Tensor& x) {
   const ArenaScope scope(c.saved);
   if (!c.states.empty()) return norm_.forward(c, p, c.states, x);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
@@ -133,7 +133,7 @@ void HeadLayer::forward(Context& c, const ParamView& p, const Tensor&, const Ten
                      .add_to_logits = add_to_logits(c, p)});
 }
 
-void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void HeadLayer::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                          const Tensor& x) {
   const ArenaScope saved(c.saved), scratch(c.scratch);
   const Tensor h = c.saved.alloc(c.dtype, x.shape), dh = c.scratch.alloc(c.dtype, x.shape);
@@ -159,30 +159,30 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
   norm_.backward(c, p, g, dx, dh, x, false);
 }
 
-HeadWork HeadLayer::add_to_logits(Context& c, const ParamView& p) {
+HeadWork HeadLayer::add_to_logits(LayerCall& c, const ParamView& p) {
   if (adapters_.empty()) return {};
-  return [this, &c, p, mark = c.saved.mark()](const HeadChunk& chunk) {
-    c.saved.rewind(mark);  // releases the tensors that the previous chunk saved
-    adapters_.forward(c, p, chunk.logits, chunk.x, chunk.first);
+  return [this, &c, p, mark = c.saved.mark()](const HeadChunk& head) {
+    c.saved.rewind(mark);  // releases the tensors that the previous head chunk saved
+    adapters_.forward(c, p, head.logits, head.x, head.first);
   };
 }
 
-HeadWork HeadLayer::add_to_gradients(Context& c, const ParamView& p, const GradView& g) const {
+HeadWork HeadLayer::add_to_gradients(LayerCall& c, const ParamView& p, const GradView& g) const {
   if (adapters_.empty()) return {};
-  return [this, &c, p, g](const HeadChunk& chunk) {
-    adapters_.backward(c, p, g, chunk.dx, chunk.dlogits, chunk.x, chunk.first);
+  return [this, &c, p, g](const HeadChunk& head) {
+    adapters_.backward(c, p, g, head.dx, head.dlogits, head.x, head.first);
   };
 }
 
-HeadWork HeadLayer::weigh(Context& c, const Tensor& gradient_weights) {
+HeadWork HeadLayer::weigh(LayerCall& c, const Tensor& gradient_weights) {
   if (!c.answers) return {};
-  return [&c, gradient_weights](const HeadChunk& chunk) {
+  return [&c, gradient_weights](const HeadChunk& head) {
     answer_loss_backward(c.stream, {.dnll = gradient_weights,
                                     .nll = c.losses,
                                     .targets = c.targets,
                                     .inputs = *c.answers,
-                                    .first = chunk.first,
-                                    .end = chunk.first + chunk.x.shape[0]});
+                                    .first = head.first,
+                                    .end = head.first + head.x.shape[0]});
   };
 }
 

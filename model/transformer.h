@@ -14,8 +14,8 @@ namespace flatshard {
 class EmbeddingLayer : public TextLayer {
  public:
   EmbeddingLayer(ParamList& params, const ModelConfig& config);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<EmbeddingLayer>(*this); }
   ParamId weight() const { return w_; }
@@ -27,27 +27,27 @@ class EmbeddingLayer : public TextLayer {
   float factor_;
 
   float factor(DType dtype) const;  // factor of the embedding
-  void add_gradients(Context& c, const GradView& g, const Tensor& dy) const;
+  void add_gradients(LayerCall& c, const GradView& g, const Tensor& dy) const;
 };
 
 // losses = target_weights * cross_entropy(logits, targets), chunk by chunk; or logits = factor norm(x) w^T,
-// or states = norm(x), if the context has a tensor for them. The factor multiplies norm(x), which has fewer
+// or states = norm(x), if the call has a tensor for them. The factor multiplies norm(x), which has fewer
 // elements than the logits.
 class HeadLayer : public TextLayer {
  public:
   // A tied head uses tied_weight, the embedding's: both layers share a parameter list.
   HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight);
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<HeadLayer>(*this); }
 
  private:
-  HeadWork add_to_logits(Context& c, const ParamView& p);
-  HeadWork add_to_gradients(Context& c, const ParamView& p, const GradView& g) const;
-  static HeadWork weigh(Context& c, const Tensor& gradient_weights);
+  HeadWork add_to_logits(LayerCall& c, const ParamView& p);
+  HeadWork add_to_gradients(LayerCall& c, const ParamView& p, const GradView& g) const;
+  static HeadWork weigh(LayerCall& c, const Tensor& gradient_weights);
 
-  void normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x);
+  void normalize(LayerCall& c, const ParamView& p, const Tensor& h, const Tensor& x);
 
   Norm norm_;
   ParamId w_;

@@ -31,7 +31,7 @@ ModelConfig plain_config(const ModelConfig& config, const std::string& names) {
   return c;
 }
 
-Tensor gathered(Context& c, Arena& arena, const Tensor& x, const Tensor& index) {
+Tensor gathered(LayerCall& c, Arena& arena, const Tensor& x, const Tensor& index) {
   const Tensor y = arena.alloc(x.dtype, {index.size(), x.shape[1]});
   gather_rows(c.stream, {.y = y, .x = x, .index = index});
   return y;
@@ -86,7 +86,7 @@ PatchEmbedding::PatchEmbedding(ParamList& params, const ModelConfig& config)
                            .role = ParamRole::embedding});
 }
 
-Tensor PatchEmbedding::patches_of(Context& c) const {
+Tensor PatchEmbedding::patches_of(LayerCall& c) const {
   Tensor patches = c.images.patches;
   if (patches.dtype != c.dtype) {
     patches = c.scratch.alloc(c.dtype, c.images.patches.shape);
@@ -96,7 +96,7 @@ Tensor PatchEmbedding::patches_of(Context& c) const {
   return order.empty() ? patches : gathered(c, c.scratch, patches, order);
 }
 
-void PatchEmbedding::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
+void PatchEmbedding::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor&) {
   const ArenaScope scope(c.scratch);
   gemm(c.stream, c.scratch,
        {.c = y,
@@ -108,7 +108,7 @@ void PatchEmbedding::forward(Context& c, const ParamView& p, const Tensor& y, co
         .tf32 = c.tf32});
 }
 
-void PatchEmbedding::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
+void PatchEmbedding::backward(LayerCall& c, const ParamView&, const GradView& g, const Tensor& dx,
                               const Tensor&) {
   const ArenaScope scope(c.scratch);
   if (const Tensor dw = as_matrix(g[w_]); !dw.empty())
@@ -132,9 +132,9 @@ TowerBlock::TowerBlock(ParamList& params, const ModelConfig& config, int64_t blo
       hidden_(config.vision->hidden),
       windowed_(config.vision->has_windows(block)) {}
 
-Context TowerBlock::of_tower(const Context& c) const {
+LayerCall TowerBlock::of_tower(const LayerCall& c) const {
   const ConnectorMoves& moves = c.images.moves;
-  Context tower = c;
+  LayerCall tower = c;
   tower.positions = moves.windowed_positions.empty() ? c.images.positions : moves.windowed_positions;
   tower.boundaries = windowed_ ? moves.windows : c.images.frames;
   tower.cache = nullptr;
@@ -142,14 +142,14 @@ Context TowerBlock::of_tower(const Context& c) const {
   return tower;
 }
 
-void TowerBlock::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  Context tower = of_tower(c);
+void TowerBlock::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  LayerCall tower = of_tower(c);
   block_.forward(tower, p, y, x);
 }
 
-void TowerBlock::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void TowerBlock::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                           const Tensor& x) {
-  Context tower = of_tower(c);
+  LayerCall tower = of_tower(c);
   block_.backward(tower, p, g, dx, x);
 }
 
@@ -161,7 +161,7 @@ PixelShuffle::PixelShuffle(ParamList& params, const ModelConfig& config)
       projection_(params, config,
                   {{str(kModalityProjection, ".proj"), config.vision->hidden * square_, config.hidden}}) {}
 
-void PixelShuffle::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void PixelShuffle::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const int64_t rows = y.shape[0], width = x.shape[1];
   squares_ = c.saved.alloc(c.dtype, {rows, square_ * width});
   const ArenaScope scope(c.scratch);
@@ -171,7 +171,7 @@ void PixelShuffle::forward(Context& c, const ParamView& p, const Tensor& y, cons
   projection_.forward(c, p, y, squares_);
 }
 
-void PixelShuffle::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void PixelShuffle::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                             const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const Tensor d_squares = c.scratch.alloc(c.dtype, squares_.shape), dh = c.scratch.alloc(c.dtype, x.shape);
@@ -191,7 +191,7 @@ PatchMerger::PatchMerger(ParamList& params, const ModelConfig& config)
   out_ = Linear(params, config, {{path + "2", width, hidden_, true}});
 }
 
-void PatchMerger::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void PatchMerger::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const Tensor& order = c.images.moves.windowed_rows;
   squares_ = c.saved.alloc(c.dtype, {y.shape[0], square_ * x.shape[1]});
   projected_ = c.saved.alloc(c.dtype, squares_.shape);
@@ -206,7 +206,7 @@ void PatchMerger::forward(Context& c, const ParamView& p, const Tensor& y, const
   scatter_rows(c.stream, {.y = y, .x = moved, .index = order});
 }
 
-void PatchMerger::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void PatchMerger::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                            const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const Tensor& order = c.images.moves.windowed_rows;
@@ -234,20 +234,20 @@ ModalityProjection::ModalityProjection(ParamList& params, const ModelConfig& con
                          .role = ParamRole::embedding});
 }
 
-void ModalityProjection::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void ModalityProjection::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const int64_t P = x.shape[0];
   normalized_ = mlp_.reader().input(c, c.saved, P);
   norm_.forward(c, p, normalized_, x);
   const ArenaScope scope(c.scratch);
-  const Tensor context = c.scratch.alloc(c.dtype, {P, hidden_});
-  mlp_.forward(c, p, context, normalized_, {});
-  scatter_rows(c.stream, {.y = y, .x = context, .index = c.images.moves.patches});
+  const Tensor patches = c.scratch.alloc(c.dtype, {P, hidden_});
+  mlp_.forward(c, p, patches, normalized_, {});
+  scatter_rows(c.stream, {.y = y, .x = patches, .index = c.images.moves.patches});
   scatter_rows(c.stream, {.y = y,
                           .x = gathered(c, c.scratch, p[latents_], c.images.moves.latent_of_row),
                           .index = c.images.moves.latents});
 }
 
-void ModalityProjection::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void ModalityProjection::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                                   const Tensor& x) {
   const ArenaScope scope(c.scratch);
   if (!g[latents_].empty()) {
@@ -257,9 +257,9 @@ void ModalityProjection::backward(Context& c, const ParamView& p, const GradView
                         .dy = gathered(c, c.scratch, dx, c.images.moves.latents),
                         .tokens = c.images.moves.latent_of_row});
   }
-  const Tensor d_context = gathered(c, c.scratch, dx, c.images.moves.patches);
+  const Tensor d_patches = gathered(c, c.scratch, dx, c.images.moves.patches);
   const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
-  mlp_.backward(c, p, g, dh, d_context, normalized_, false);
+  mlp_.backward(c, p, g, dh, d_patches, normalized_, false);
   norm_.backward(c, p, g, gradient_of_input(dx, x), dh, x, false);
 }
 
@@ -276,7 +276,7 @@ PerceiverLayer::PerceiverLayer(ParamList& params, const ModelConfig& config, int
   const std::string path = block_prefix(names, index);
   const auto norm = [&](const std::string& name) { return Norm(params, own, name, NormKind::rms, hidden_); };
   latents_norm_ = norm(path + names.attention_norm);
-  context_norm_ = norm(path + "input_context_norm");
+  patches_norm_ = norm(path + "input_context_norm");
   mlp_norm_ = norm(path + names.mlp_norm);
   if (is_last_) last_norm_ = norm(names.final_norm);
   const int64_t q_size = query_heads_ * head_dim_, kv_size = key_heads_ * head_dim_;
@@ -285,11 +285,11 @@ PerceiverLayer::PerceiverLayer(ParamList& params, const ModelConfig& config, int
   out_ = Linear(params, own, {{path + names.attention_out, q_size, hidden_}});
 }
 
-AttentionMask PerceiverLayer::mask(const Context& c) const {
+AttentionMask PerceiverLayer::mask(const LayerCall& c) const {
   return {.cu_seqlens = c.images.moves.query_ends, .cu_seqlens_kv = c.images.moves.key_ends, .causal = false};
 }
 
-void PerceiverLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void PerceiverLayer::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const ConnectorMoves& moves = c.images.moves;
   const int64_t L = moves.latents.size();
   queries_in_ = c.saved.alloc(c.dtype, {L, hidden_});
@@ -302,10 +302,10 @@ void PerceiverLayer::forward(Context& c, const ParamView& p, const Tensor& y, co
   mlp_in_ = c.saved.alloc(c.dtype, {L, hidden_});
 
   const ArenaScope scope(c.scratch);
-  const Tensor context = gathered(c, c.scratch, x, moves.patches);
+  const Tensor patches = gathered(c, c.scratch, x, moves.patches);
   const Tensor latents = gathered(c, c.scratch, x, moves.latents);
-  const Tensor normalized = c.scratch.alloc(c.dtype, context.shape);
-  context_norm_.forward(c, p, normalized, context);
+  const Tensor normalized = c.scratch.alloc(c.dtype, patches.shape);
+  patches_norm_.forward(c, p, normalized, patches);
   latents_norm_.forward(c, p, queries_in_, latents);
   scatter_rows(c.stream, {.y = keys_in_, .x = normalized, .index = moves.patches});
   scatter_rows(c.stream, {.y = keys_in_, .x = queries_in_, .index = moves.latents});
@@ -327,22 +327,22 @@ void PerceiverLayer::forward(Context& c, const ParamView& p, const Tensor& y, co
     return last_norm_.forward(c, p, y, latents_out_);
   }
   mlp_.forward(c, p, latents, mlp_in_, attended_);
-  scatter_rows(c.stream, {.y = y, .x = context, .index = moves.patches});
+  scatter_rows(c.stream, {.y = y, .x = patches, .index = moves.patches});
   scatter_rows(c.stream, {.y = y, .x = latents, .index = moves.latents});
 }
 
-void PerceiverLayer::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void PerceiverLayer::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                               const Tensor& x) {
   const ConnectorMoves& moves = c.images.moves;
   const ArenaScope scope(c.scratch);
-  Tensor d_latents, d_context;
+  Tensor d_latents, d_patches;
   if (is_last_) {
     d_latents = c.scratch.alloc(c.dtype, attended_.shape);
     last_norm_.backward(c, p, g, d_latents, dx, latents_out_, false);
-    d_context = c.scratch.alloc(c.dtype, {moves.patches.size(), hidden_});
+    d_patches = c.scratch.alloc(c.dtype, {moves.patches.size(), hidden_});
   } else {
     d_latents = gathered(c, c.scratch, dx, moves.latents);
-    d_context = gathered(c, c.scratch, dx, moves.patches);
+    d_patches = gathered(c, c.scratch, dx, moves.patches);
   }
   const Tensor dh = c.scratch.alloc(c.dtype, attended_.shape);
   mlp_.backward(c, p, g, dh, d_latents, mlp_in_, false);
@@ -368,10 +368,10 @@ void PerceiverLayer::backward(Context& c, const ParamView& p, const GradView& g,
   q_.backward(c, p, g, dh, dq, queries_in_);
   add(c.stream, {.y = dh, .a = dh, .b = gathered(c, c.scratch, d_keys, moves.latents)});
   latents_norm_.backward(c, p, g, d_latents, dh, gathered(c, c.scratch, x, moves.latents), true);
-  context_norm_.backward(c, p, g, d_context, gathered(c, c.scratch, d_keys, moves.patches),
+  patches_norm_.backward(c, p, g, d_patches, gathered(c, c.scratch, d_keys, moves.patches),
                          gathered(c, c.scratch, x, moves.patches), !is_last_);
   const Tensor d_x = gradient_of_input(dx, x);
-  scatter_rows(c.stream, {.y = d_x, .x = d_context, .index = moves.patches});
+  scatter_rows(c.stream, {.y = d_x, .x = d_patches, .index = moves.patches});
   scatter_rows(c.stream, {.y = d_x, .x = d_latents, .index = moves.latents});
 }
 

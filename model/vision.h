@@ -10,9 +10,9 @@
 //   PixelShuffle        y = w [squares of patches of norm(x)],
 //   PatchMerger         y = w2 gelu(w1 [squares of patches of norm(x)] + b1) + b2, with erf, or
 //   ModalityProjection  y = [down(silu(gate(h)) up(h)); latents] of each frame, with h = norm(x),
-//   PerceiverLayer      y = [context; latents'] from x = [context; latents]; the last one: y = norm(latents')
-// In a perceiver layer the latents of a frame attend to its context and to themselves, l = latents:
-//   l' = l + o(attention(q(n1(l)), k, v of [n2(context); n1(l)]))      latents' = l' + mlp(n3(l'))
+//   PerceiverLayer      y = [patches; latents'] from x = [patches; latents]; the last one: y = norm(latents')
+// In a perceiver layer the latents of a frame attend to its patches and to themselves, l = latents:
+//   l' = l + o(attention(q(n1(l)), k, v of [n2(patches); n1(l)]))      latents' = l' + mlp(n3(l'))
 
 #include "model/attention.h"
 #include "model/block.h"
@@ -30,13 +30,13 @@ class PatchEmbedding : public Layer {
  public:
   PatchEmbedding(ParamList& params, const ModelConfig& config);
   Shape output(const RowCounts& rows) const override { return {rows.patches, hidden_}; }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PatchEmbedding>(*this); }
 
  private:
-  Tensor patches_of(Context& c) const;  // patches in the activations' dtype
+  Tensor patches_of(LayerCall& c) const;  // patches in the activations' dtype
   Tensor as_matrix(const Tensor& w) const { return w.empty() ? w : w.view({hidden_, width_}); }
 
   int64_t hidden_, width_;
@@ -48,14 +48,14 @@ class TowerBlock : public Layer {
  public:
   TowerBlock(ParamList& params, const ModelConfig& config, int64_t block, const Tensor& rope_table);
   Shape output(const RowCounts& rows) const override { return {rows.patches, hidden_}; }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<TowerBlock>(*this); }
 
  private:
-  // The context for the tower, which uses no cache: it sees all patches of a frame, or of a window, at once.
-  Context of_tower(const Context& c) const;
+  // The call of the tower, which uses no cache: it sees all patches of a frame, or of a window, at once.
+  LayerCall of_tower(const LayerCall& c) const;
 
   Block block_;
   int64_t hidden_;
@@ -66,8 +66,8 @@ class PixelShuffle : public Layer {
  public:
   PixelShuffle(ParamList& params, const ModelConfig& config);
   Shape output(const RowCounts& rows) const override { return {rows.patches / square_, hidden_}; }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PixelShuffle>(*this); }
 
@@ -82,8 +82,8 @@ class PatchMerger : public Layer {
  public:
   PatchMerger(ParamList& params, const ModelConfig& config);
   Shape output(const RowCounts& rows) const override { return {rows.patches / square_, hidden_}; }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PatchMerger>(*this); }
 
@@ -100,8 +100,8 @@ class ModalityProjection : public Layer {
   Shape output(const RowCounts& rows) const override {
     return {rows.patches + rows.frames * latent_count_, hidden_};
   }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<ModalityProjection>(*this); }
 
@@ -119,23 +119,23 @@ class PerceiverLayer : public Layer {
   Shape output(const RowCounts& rows) const override {
     return {(is_last_ ? 0 : rows.patches) + rows.frames * latent_count_, hidden_};
   }
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
   std::unique_ptr<Layer> clone() const override { return std::make_unique<PerceiverLayer>(*this); }
 
  private:
   bool is_last_;
   int64_t hidden_, latent_count_, query_heads_, key_heads_, head_dim_;
-  Norm latents_norm_, context_norm_, mlp_norm_, last_norm_;
+  Norm latents_norm_, patches_norm_, mlp_norm_, last_norm_;
   Linear q_, kv_, out_;
   Mlp mlp_;
 
-  Tensor queries_in_, keys_in_;  // n1(latents), and [n2(context); n1(latents)]
+  Tensor queries_in_, keys_in_;  // n1(latents), and [n2(patches); n1(latents)]
   Tensor q_rows_, kv_rows_, o_, lse_;
   Tensor attended_, mlp_in_, latents_out_;  // l', n3(l'), and latents' of the last layer
 
-  AttentionMask mask(const Context& c) const;
+  AttentionMask mask(const LayerCall& c) const;
   Heads queries(const Tensor& rows) const { return heads_in(rows, 0, query_heads_, head_dim_); }
   Heads keys(const Tensor& rows) const { return heads_in(rows, 0, key_heads_, head_dim_); }
   Heads values(const Tensor& rows) const { return heads_in(rows, key_heads_, key_heads_, head_dim_); }

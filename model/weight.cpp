@@ -12,13 +12,13 @@ bool DenseWeight::is_one_matrix() const {
   return std::all_of(ids_.begin() + 1, ids_.end(), [&](ParamId id) { return (*params_)[id].joined; });
 }
 
-void DenseWeight::multiply(Context& c, const ParamView& p, Product product) const {
+void DenseWeight::multiply(LayerCall& c, const ParamView& p, Product product) const {
   product.b = p.joined(ids_);
   product.transpose_b = product.transpose_b != transposed_;
   gemm(c, product);
 }
 
-void DenseWeight::backward(Context& c, const GradView& g, const Rows& dy, const Rows& x) const {
+void DenseWeight::backward(LayerCall& c, const GradView& g, const Rows& dy, const Rows& x) const {
   const Tensor dw = g.joined(ids_);
   if (dw.empty()) return;
   gemm(c, {.c = dw,
@@ -28,11 +28,11 @@ void DenseWeight::backward(Context& c, const GradView& g, const Rows& dy, const 
            .accumulate = g.accumulates(ids_)});
 }
 
-void DenseWeight::write(Context& c, const ParamView& p, const Rows& to) const {
+void DenseWeight::write(LayerCall& c, const ParamView& p, const Rows& to) const {
   cast(c.stream, {.y = to.values(), .x = p.joined(ids_), .y_stride = to.stride()});
 }
 
-void QuantizedWeight::multiply(Context& c, const ParamView& p, Product product) const {
+void QuantizedWeight::multiply(LayerCall& c, const ParamView& p, Product product) const {
   std::vector<FourBitMatrix> w;
   for (const QuantizedParams& layer : layers_) w.push_back(layer.matrix(p));
   four_bit_product(c.stream, c.scratch,
@@ -49,7 +49,7 @@ void QuantizedWeight::multiply(Context& c, const ParamView& p, Product product) 
                     .c_stride = product.c.stride()});
 }
 
-void QuantizedWeight::write(Context& c, const ParamView& p, const Rows& to) const {
+void QuantizedWeight::write(LayerCall& c, const ParamView& p, const Rows& to) const {
   int64_t row = 0;
   for (const QuantizedParams& layer : layers_) {
     const FourBitMatrix w = layer.matrix(p);
@@ -59,8 +59,8 @@ void QuantizedWeight::write(Context& c, const ParamView& p, const Rows& to) cons
   }
 }
 
-void multiply_extended(Context& c, const ParamView& p, const Weight& w, std::span<const LayerColumns> layers,
-                       const LayerAdapters& adapters, Product product) {
+void multiply_extended(LayerCall& c, const ParamView& p, const Weight& w,
+                       std::span<const LayerColumns> layers, const LayerAdapters& adapters, Product product) {
   const ArenaScope scope(c.scratch);
   const int64_t ranks = adapters.ranks(), columns = product.a.width;
   product.a.width += ranks;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/adapter.h"
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "model/quantization.h"
 #include "model/rows.h"
 #include "runtime/param.h"
@@ -18,14 +18,14 @@ namespace flatshard {
 class Weight {
  public:
   virtual ~Weight() = default;
-  // Returns false if the weights of several layers are not adjacent in memory (param_groups.h).
+  // Returns false if the weights of several layers are not adjacent in memory (param_selection.h).
   virtual bool is_one_matrix() const = 0;
   // Multiplies with w, or with transpose_b with w^T. The product lacks only b.
-  virtual void multiply(Context& c, const ParamView& p, Product product) const = 0;
+  virtual void multiply(LayerCall& c, const ParamView& p, Product product) const = 0;
   // dw = dy^T x, unless the weight is frozen.
-  virtual void backward(Context& c, const GradView& g, const Rows& dy, const Rows& x) const = 0;
+  virtual void backward(LayerCall& c, const GradView& g, const Rows& dy, const Rows& x) const = 0;
   // to (out, in) = w.
-  virtual void write(Context& c, const ParamView& p, const Rows& to) const = 0;
+  virtual void write(LayerCall& c, const ParamView& p, const Rows& to) const = 0;
   // Returns whether products in this dtype should multiply with a copy that write() made. `pays` says whether
   // they save more traffic than the copy of a dense weight costs.
   virtual bool prefers_copy(DType dtype, bool pays) const = 0;
@@ -34,14 +34,14 @@ class Weight {
 // w (out, in), or transposed as (in, out).
 class DenseWeight : public Weight {
  public:
-  // `params` must outlive the object: groups determine later whether the parameters are adjacent.
+  // `params` must outlive the object: the selection determines later whether the parameters are adjacent.
   DenseWeight(const ParamList& params, std::vector<ParamId> ids, bool transposed)
       : params_(&params), ids_(std::move(ids)), transposed_(transposed) {}
 
   bool is_one_matrix() const override;
-  void multiply(Context& c, const ParamView& p, Product product) const override;
-  void backward(Context& c, const GradView& g, const Rows& dy, const Rows& x) const override;
-  void write(Context& c, const ParamView& p, const Rows& to) const override;
+  void multiply(LayerCall& c, const ParamView& p, Product product) const override;
+  void backward(LayerCall& c, const GradView& g, const Rows& dy, const Rows& x) const override;
+  void write(LayerCall& c, const ParamView& p, const Rows& to) const override;
   bool prefers_copy(DType, bool pays) const override { return !transposed_ && pays; }
 
  private:
@@ -56,9 +56,9 @@ class QuantizedWeight : public Weight {
   explicit QuantizedWeight(std::vector<QuantizedParams> layers) : layers_(std::move(layers)) {}
 
   bool is_one_matrix() const override { return true; }
-  void multiply(Context& c, const ParamView& p, Product product) const override;
-  void backward(Context&, const GradView&, const Rows&, const Rows&) const override {}
-  void write(Context& c, const ParamView& p, const Rows& to) const override;
+  void multiply(LayerCall& c, const ParamView& p, Product product) const override;
+  void backward(LayerCall&, const GradView&, const Rows&, const Rows&) const override {}
+  void write(LayerCall& c, const ParamView& p, const Rows& to) const override;
   bool prefers_copy(DType dtype, bool) const override { return compute().value_or(dtype) == dtype; }
 
  private:
@@ -75,7 +75,7 @@ struct LayerColumns {
 // Multiplies with the weight of these layers extended by their adapters, which is built in scratch: with
 // transpose_b y = [x | u] [w | b]^T, otherwise dx = [dy | du] [w ; a]. u or du is in the columns behind x or
 // dy.
-void multiply_extended(Context& c, const ParamView& p, const Weight& w, std::span<const LayerColumns> layers,
-                       const LayerAdapters& adapters, Product product);
+void multiply_extended(LayerCall& c, const ParamView& p, const Weight& w,
+                       std::span<const LayerColumns> layers, const LayerAdapters& adapters, Product product);
 
 }  // namespace flatshard

@@ -73,45 +73,47 @@ __m128i carried(__m128i a) {
 }
 
 // The sum of consecutive 16-byte words.
-uint64_t sum_of(const __m128i* lanes, size_t count) {
-  __m128i all = lanes[0];
-  for (size_t i = 1; i < count; ++i) all = _mm_xor_si128(carried<128>(all), lanes[i]);
+uint64_t sum_of(const __m128i* vectors, size_t count) {
+  __m128i all = vectors[0];
+  for (size_t i = 1; i < count; ++i) all = _mm_xor_si128(carried<128>(all), vectors[i]);
   return crc64_add(0, std::as_bytes(std::span(&all, 1)));
 }
 
 #if defined(__VPCLMULQDQ__) && defined(__AVX512F__)
 // Four 16-byte polynomials side by side.
-using Lane = __m512i;
+using Vector = __m512i;
 template <int Bits>
-Lane carried(Lane a) {
-  const Lane powers = _mm512_broadcast_i32x4(carrying<Bits>());
+Vector carried(Vector a) {
+  const Vector powers = _mm512_broadcast_i32x4(carrying<Bits>());
   return _mm512_xor_si512(_mm512_clmulepi64_epi128(a, powers, 0x00),
                           _mm512_clmulepi64_epi128(a, powers, 0x11));
 }
-Lane sum_of_both(Lane a, Lane b) { return _mm512_xor_si512(a, b); }
-Lane begin_with(uint64_t sum) { return _mm512_zextsi128_si512(_mm_cvtsi64_si128(static_cast<int64_t>(sum))); }
+Vector sum_of_both(Vector a, Vector b) { return _mm512_xor_si512(a, b); }
+Vector begin_with(uint64_t sum) {
+  return _mm512_zextsi128_si512(_mm_cvtsi64_si128(static_cast<int64_t>(sum)));
+}
 #else
-using Lane = __m128i;
-Lane sum_of_both(Lane a, Lane b) { return _mm_xor_si128(a, b); }
-Lane begin_with(uint64_t sum) { return _mm_cvtsi64_si128(static_cast<int64_t>(sum)); }
+using Vector = __m128i;
+Vector sum_of_both(Vector a, Vector b) { return _mm_xor_si128(a, b); }
+Vector begin_with(uint64_t sum) { return _mm_cvtsi64_si128(static_cast<int64_t>(sum)); }
 #endif
 
 uint64_t add_rounds(uint64_t sum, std::span<const std::byte>& bytes) {
-  constexpr size_t kLanes = 4, kRound = kLanes * sizeof(Lane);
+  constexpr size_t kVectors = 4, kRound = kVectors * sizeof(Vector);
   if (bytes.size() < 2 * kRound) return sum;
   const auto load = [&](size_t i) {
-    Lane lane;
-    std::memcpy(&lane, bytes.data() + i * sizeof(lane), sizeof(lane));
-    return lane;
+    Vector vector;
+    std::memcpy(&vector, bytes.data() + i * sizeof(vector), sizeof(vector));
+    return vector;
   };
-  Lane lanes[kLanes];
-  for (size_t i = 0; i < kLanes; ++i) lanes[i] = load(i);
-  lanes[0] = sum_of_both(lanes[0], begin_with(sum));
+  Vector vectors[kVectors];
+  for (size_t i = 0; i < kVectors; ++i) vectors[i] = load(i);
+  vectors[0] = sum_of_both(vectors[0], begin_with(sum));
   for (bytes = bytes.subspan(kRound); bytes.size() >= kRound; bytes = bytes.subspan(kRound))
-    for (size_t i = 0; i < kLanes; ++i) lanes[i] = sum_of_both(carried<8 * kRound>(lanes[i]), load(i));
+    for (size_t i = 0; i < kVectors; ++i) vectors[i] = sum_of_both(carried<8 * kRound>(vectors[i]), load(i));
   constexpr size_t kParts = kRound / sizeof(__m128i);
   __m128i parts[kParts];
-  std::memcpy(parts, lanes, kRound);
+  std::memcpy(parts, vectors, kRound);
   return sum_of(parts, kParts);
 }
 #else

@@ -27,26 +27,26 @@ void fork(const Streams& streams, Event& event) {
 
 }  // namespace
 
-Graph::Graph(StreamGroup& group, const std::function<void()>& work) : group_(&group) {
-  check(group.device().is_cuda(), "a graph on ", group.device(), ": only CUDA devices support graphs");
-  check(!group.options().planning, "a graph cannot be captured on planning streams");
-  check(!group.streams_.empty(), "a graph cannot be captured on a group without streams");
-  check(group.capture_ == 0, "a graph cannot be captured inside another");
-  before_.resize(group.streams_.size() - 1);
+Graph::Graph(StreamSet& set, const std::function<void()>& work) : set_(&set) {
+  check(set.device().is_cuda(), "a graph on ", set.device(), ": only CUDA devices support graphs");
+  check(!set.options().planning, "a graph cannot be captured on planning streams");
+  check(!set.streams_.empty(), "a graph cannot be captured on a set without streams");
+  check(set.capture_ == 0, "a graph cannot be captured inside another");
+  before_.resize(set.streams_.size() - 1);
   if constexpr (kCudaBuilt) {
-    void* const first = group.streams_[0]->native();
+    void* const first = set.streams_[0]->native();
     cuda::begin_capture(first);
-    group.capture_ = ++group.captures_;
+    set.capture_ = ++set.captures_;
     try {
-      fork(group.streams_, done_);
+      fork(set.streams_, done_);
       work();
-      join(group.streams_, before_);
+      join(set.streams_, before_);
     } catch (...) {
-      group.capture_ = 0;
+      set.capture_ = 0;
       cuda::abandon_capture(first);
       throw;
     }
-    group.capture_ = 0;
+    set.capture_ = 0;
     native_ = cuda::end_capture(first);
   }
 }
@@ -57,13 +57,13 @@ Graph::~Graph() {
 }
 
 Graph::Graph(Graph&& other) noexcept
-    : group_(other.group_),
+    : set_(other.set_),
       native_(std::exchange(other.native_, nullptr)),
       before_(std::move(other.before_)),
       done_(std::move(other.done_)) {}
 
 Graph& Graph::operator=(Graph&& other) noexcept {
-  std::swap(group_, other.group_);
+  std::swap(set_, other.set_);
   std::swap(native_, other.native_);
   std::swap(before_, other.before_);
   std::swap(done_, other.done_);
@@ -71,9 +71,9 @@ Graph& Graph::operator=(Graph&& other) noexcept {
 }
 
 void Graph::launch() {
-  join(group_->streams_, before_);
-  if constexpr (kCudaBuilt) cuda::launch_graph(native_, group_->streams_[0]->native());
-  fork(group_->streams_, done_);
+  join(set_->streams_, before_);
+  if constexpr (kCudaBuilt) cuda::launch_graph(native_, set_->streams_[0]->native());
+  fork(set_->streams_, done_);
 }
 
 }  // namespace flatshard

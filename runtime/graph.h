@@ -1,8 +1,8 @@
 #pragma once
-// A CUDA graph: the work of a stream group, captured once and launched any number of times with one call. The
-// graph keeps the addresses, shapes and scalar arguments of the capture.
+// A CUDA graph: the work of a set of streams, captured once and launched any number of times with one call.
+// The graph keeps the addresses, shapes and scalar arguments of the capture.
 //
-// A launch is one operation of the whole group: it runs after all work enqueued on any of the group's streams
+// A launch is one operation of the whole set: it runs after all work enqueued on any of the set's streams
 // before it, and all work enqueued later runs after it. Waiting inside the graph for an event recorded
 // outside it, or the reverse, is therefore unnecessary and has no effect.
 
@@ -17,7 +17,7 @@ class Graph {
  public:
   // Captures the work that `work` enqueues on the streams; nothing runs. `work` must neither synchronize nor
   // enqueue host work.
-  Graph(StreamGroup& group, const std::function<void()>& work);
+  Graph(StreamSet& set, const std::function<void()>& work);
   ~Graph();
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;
@@ -25,7 +25,7 @@ class Graph {
   void launch();
 
  private:
-  StreamGroup* group_;
+  StreamSet* set_;
   void* native_ = nullptr;
   std::vector<Event> before_;  // one event for each other stream: its position at a launch
   Event done_;

@@ -15,57 +15,57 @@ template <class Value>
 class PairTable {
  public:
   explicit PairTable(size_t expected = 0) {
-    size_t slots = 16;
-    while (slots < 2 * expected) slots *= 2;
-    slots_.resize(slots);
+    size_t entries = 16;
+    while (entries < 2 * expected) entries *= 2;
+    entries_.resize(entries);
   }
 
   // Null if the pair is not in the table.
   const Value* find(uint64_t key) const {
-    const Slot& slot = slots_[place(key)];
-    return slot.key == key ? &slot.value : nullptr;
+    const Entry& entry = entries_[place(key)];
+    return entry.key == key ? &entry.value : nullptr;
   }
   // The value of the pair; a missing pair is added. References are valid until the next new pair.
   Value& operator[](uint64_t key) {
     size_t at = place(key);
-    if (slots_[at].key != key) {
-      if (2 * ++count_ > slots_.size()) {
+    if (entries_[at].key != key) {
+      if (2 * ++count_ > entries_.size()) {
         grow();
         at = place(key);
       }
-      slots_[at].key = key;
+      entries_[at].key = key;
     }
-    return slots_[at].value;
+    return entries_[at].value;
   }
   size_t size() const { return count_; }
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const Slot& slot : slots_)
-      if (slot.key != kEmpty) visit(slot.key, slot.value);
+    for (const Entry& entry : entries_)
+      if (entry.key != kEmpty) visit(entry.key, entry.value);
   }
 
  private:
   static constexpr uint64_t kEmpty = ~uint64_t{0};  // never a pair of ids, which are not negative
-  struct Slot {
+  struct Entry {
     uint64_t key = kEmpty;
     Value value{};
   };
 
   size_t place(uint64_t key) const {
-    const size_t mask = slots_.size() - 1;
+    const size_t mask = entries_.size() - 1;
     uint64_t hash = key * 0x9e3779b97f4a7c15u;
     size_t at = (hash ^ hash >> 32) & mask;
-    while (slots_[at].key != key && slots_[at].key != kEmpty) at = (at + 1) & mask;
+    while (entries_[at].key != key && entries_[at].key != kEmpty) at = (at + 1) & mask;
     return at;
   }
   void grow() {
-    std::vector<Slot> old(2 * slots_.size());
-    old.swap(slots_);
-    for (Slot& slot : old)
-      if (slot.key != kEmpty) slots_[place(slot.key)] = std::move(slot);
+    std::vector<Entry> old(2 * entries_.size());
+    old.swap(entries_);
+    for (Entry& entry : old)
+      if (entry.key != kEmpty) entries_[place(entry.key)] = std::move(entry);
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   size_t count_ = 0;
 };
 

@@ -60,7 +60,7 @@ class Pool {
   }
 
   // Runs the tasks and returns true; returns false at once while the pool runs the tasks of another thread.
-  bool run(int64_t tasks, detail::TaskFunction function, void* context) {
+  bool run(int64_t tasks, detail::TaskFunction function, void* closure) {
     const std::unique_lock lock(caller_, std::try_to_lock);
     if (!lock) return false;
     if (threads_.empty()) start();
@@ -69,7 +69,7 @@ class Pool {
       shares_[i].end = tasks * (i + 1) / size_;
     }
     function_ = function;
-    context_ = context;
+    closure_ = closure;
     gate_ = kOpen;
     ++calls_;
     calls_.notify_all();
@@ -129,7 +129,7 @@ class Pool {
     for (int i = 0; i < size_; ++i) {
       Share& share = shares_[(worker + i) % size_];
       while (share.next < share.end)
-        if (const int64_t task = share.next++; task < share.end) function_(context_, task, worker);
+        if (const int64_t task = share.next++; task < share.end) function_(closure_, task, worker);
     }
     runs_its_tasks_itself = false;
   }
@@ -140,7 +140,7 @@ class Pool {
   std::atomic<bool> stopping_{false};
   std::vector<Share> shares_;  // one for each worker
   detail::TaskFunction function_ = nullptr;
-  void* context_ = nullptr;
+  void* closure_ = nullptr;
   alignas(64) std::atomic<uint32_t> calls_{0};  // calls of run() so far; threads without work wait on it
   alignas(64) std::atomic<uint32_t> gate_{0};   // kOpen while there are tasks, plus the threads inside
 };
@@ -167,10 +167,10 @@ void set_thread_count(int count) {
 
 void use_one_thread_here() { runs_its_tasks_itself = true; }
 
-void detail::run_tasks(int64_t tasks, TaskFunction function, void* context) {
-  if (tasks > 1 && !runs_its_tasks_itself && pool().size() > 1 && pool().run(tasks, function, context))
+void detail::run_tasks(int64_t tasks, TaskFunction function, void* closure) {
+  if (tasks > 1 && !runs_its_tasks_itself && pool().size() > 1 && pool().run(tasks, function, closure))
     return;
-  for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
+  for (int64_t task = 0; task < tasks; ++task) function(closure, task, 0);
 }
 
 }  // namespace flatshard

@@ -19,8 +19,8 @@ void set_thread_count(int count);
 void use_one_thread_here();
 
 namespace detail {
-using TaskFunction = void (*)(void* context, int64_t task, int worker);
-void run_tasks(int64_t tasks, TaskFunction function, void* context);
+using TaskFunction = void (*)(void* closure, int64_t task, int worker);
+void run_tasks(int64_t tasks, TaskFunction function, void* closure);
 }  // namespace detail
 
 // Calls work(task) or work(task, worker) for every task in [0, tasks), each once, in no particular order;
@@ -30,8 +30,8 @@ void run_tasks(int64_t tasks, TaskFunction function, void* context);
 template <class Work>
 void parallel_for(int64_t tasks, Work&& work) {
   using W = std::remove_reference_t<Work>;
-  const auto function = [](void* context, int64_t task, [[maybe_unused]] int worker) {
-    W& w = *static_cast<W*>(context);
+  const auto function = [](void* closure, int64_t task, [[maybe_unused]] int worker) {
+    W& w = *static_cast<W*>(closure);
     if constexpr (std::is_invocable_v<W&, int64_t, int>)
       w(task, worker);
     else

@@ -15,7 +15,7 @@ namespace flatshard {
 
 // The work that comm_late and comm_early have not run yet, one queue per stream, and the rule that selects
 // the next item.
-struct StreamGroup::DeferredWork {
+struct StreamSet::DeferredWork {
   enum class Kind { work, record, wait };
   struct Item {
     Kind kind;
@@ -24,7 +24,7 @@ struct StreamGroup::DeferredWork {
     std::shared_ptr<Event::Ticket> ticket;
   };
 
-  StreamGroup& group;
+  StreamSet& set;
   std::vector<std::deque<Item>> queues;
 
   std::deque<Item>& queue(int stream) { return queues[static_cast<size_t>(stream)]; }
@@ -41,7 +41,7 @@ struct StreamGroup::DeferredWork {
     queue(stream).pop_front();
     if (item.kind == Kind::record) item.ticket->done = true;
     if (item.kind != Kind::work) return;
-    const Stream& s = *group.streams_[static_cast<size_t>(stream)];
+    const Stream& s = *set.streams_[static_cast<size_t>(stream)];
     const TraceSpan span(s.trace_, s.trace_row_, item.what);
     item.work();
   }
@@ -51,7 +51,7 @@ struct StreamGroup::DeferredWork {
     for (bool progress = true; progress;) {
       progress = false;
       for (int i = 0; i < static_cast<int>(queues.size()); ++i) {
-        if (group.streams_[static_cast<size_t>(i)]->role_ != StreamRole::comm) continue;
+        if (set.streams_[static_cast<size_t>(i)]->role_ != StreamRole::comm) continue;
         for (; !queue(i).empty() && !blocked(queue(i).front()); progress = true) run_front(i);
       }
     }
@@ -63,7 +63,7 @@ struct StreamGroup::DeferredWork {
   void finish(int stream, const Event::Ticket* until) {
     if (queues.size() <= static_cast<size_t>(stream)) return;
     for (;;) {
-      if (group.options_.order == StreamOrder::comm_early) run_ready_comm();
+      if (set.options_.order == StreamOrder::comm_early) run_ready_comm();
       if (until ? until->done.load() : queue(stream).empty()) return;
       if (const Item& front = queue(stream).front(); blocked(front)) {
         const std::shared_ptr<Event::Ticket> ticket = front.ticket;
@@ -94,10 +94,10 @@ Event& Event::operator=(Event&& other) noexcept {
   return *this;
 }
 
-Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
-    : group_(group), index_(index), name_(std::move(name)), role_(role), trace_(group.options().trace) {
+Stream::Stream(StreamSet& set, int index, std::string name, StreamRole role)
+    : set_(set), index_(index), name_(std::move(name)), role_(role), trace_(set.options().trace) {
   if (planning()) {
-    recording_ = group.options().recording;
+    recording_ = set.options().recording;
     if (recording_) recording_->add_stream(name_, role == StreamRole::comm);
     if (device().is_cuda()) host_side_.reset(new Stream(*this));
     return;
@@ -108,12 +108,12 @@ Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
       native_ = cuda::create_stream(device(), role == StreamRole::comm);
       host_side_.reset(new Stream(*this));
     }
-  if (!device().is_cuda() && group.options().order == StreamOrder::concurrent && role == StreamRole::comm)
+  if (!device().is_cuda() && set.options().order == StreamOrder::concurrent && role == StreamRole::comm)
     worker_ = std::make_unique<StreamWorker>();
 }
 
 Stream::Stream(Stream& cuda)
-    : group_(cuda.group_),
+    : set_(cuda.set_),
       index_(cuda.index_),
       name_(cuda.name_),
       role_(cuda.role_),
@@ -128,8 +128,8 @@ Stream::~Stream() {
     if (native_ && !is_host_side_) cuda::destroy_stream(native_);
 }
 
-Device Stream::device() const { return is_host_side_ ? Device::cpu() : group_.device(); }
-bool Stream::planning() const { return group_.options().planning; }
+Device Stream::device() const { return is_host_side_ ? Device::cpu() : set_.device(); }
+bool Stream::planning() const { return set_.options().planning; }
 
 bool Stream::runs_immediately(const char* what) const {
   check(!device().is_cuda(), what,
@@ -139,13 +139,13 @@ bool Stream::runs_immediately(const char* what) const {
 
 bool Stream::runs_immediately() const {
   if (is_host_side_) return false;
-  const StreamOrder order = group_.options().order;
+  const StreamOrder order = set_.options().order;
   return order == StreamOrder::in_order || (order == StreamOrder::concurrent && !worker_);
 }
 
 TraceSpan Stream::span(const char* what, int number) const {
   if (recording_) return TraceSpan(*recording_, index_, what, number);
-  if (times_kernels()) return TraceSpan(*group_.kernels_, trace_row_, native_, what, number);
+  if (times_kernels()) return TraceSpan(*set_.kernels_, trace_row_, native_, what, number);
   const bool timed = !planning() && !device().is_cuda() && runs_immediately();
   return TraceSpan(timed ? trace_ : nullptr, trace_row_, what, number);
 }
@@ -153,7 +153,7 @@ TraceSpan Stream::span(const char* what, int number) const {
 void Stream::defer(const char* what, std::function<void()> work) {
   if constexpr (kCudaBuilt)
     if (is_host_side_) {
-      check(group_.capture_ == 0, what, " runs on the host and cannot be captured in a graph");
+      check(set_.capture_ == 0, what, " runs on the host and cannot be captured in a graph");
       if (times_kernels()) starts(what);
       cuda::run_on_host(native_, std::move(work));
       return launched();
@@ -163,19 +163,19 @@ void Stream::defer(const char* what, std::function<void()> work) {
       const TraceSpan span(trace_, trace_row_, what);
       work();
     });
-  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::work, what, std::move(work), nullptr});
+  set_.deferred_->push(index_, {StreamSet::DeferredWork::Kind::work, what, std::move(work), nullptr});
 }
 
 void Stream::note(const OpCall& op) const {
   recording_ ? recording_->add_op(index_, is_host_side_, op) : starts(op.name);
 }
 
-bool Stream::times_kernels() const { return group_.kernels_ && trace_->recording() && group_.capture_ == 0; }
+bool Stream::times_kernels() const { return set_.kernels_ && trace_->recording() && set_.capture_ == 0; }
 
-void Stream::starts(std::string_view what) const { group_.kernels_->start(trace_row_, native_, what); }
+void Stream::starts(std::string_view what) const { set_.kernels_->start(trace_row_, native_, what); }
 
 void Stream::launched() const {
-  if (times_kernels()) group_.kernels_->launched(trace_row_, native_);
+  if (times_kernels()) set_.kernels_->launched(trace_row_, native_);
 }
 
 void Stream::record(Event& event) {
@@ -183,18 +183,18 @@ void Stream::record(Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {
-      event.capture_ = group_.capture_;
-      return cuda::record_event(event.native_, group_.device(), native_);
+      event.capture_ = set_.capture_;
+      return cuda::record_event(event.native_, set_.device(), native_);
     }
-  if (group_.options().order == StreamOrder::in_order) return;
+  if (set_.options().order == StreamOrder::in_order) return;
   const auto ticket = event.ticket_ = std::make_shared<Event::Ticket>(index_);
   const auto complete = [ticket] {
     ticket->done = true;
     ticket->done.notify_all();
   };
   if (worker_) return worker_->push_always(complete);
-  if (group_.options().order == StreamOrder::concurrent) return complete();  // all earlier work is done
-  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::record, "record", nullptr, ticket});
+  if (set_.options().order == StreamOrder::concurrent) return complete();  // all earlier work is done
+  set_.deferred_->push(index_, {StreamSet::DeferredWork::Kind::record, "record", nullptr, ticket});
 }
 
 void Stream::wait(const Event& event) {
@@ -202,7 +202,7 @@ void Stream::wait(const Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {
-      const bool counts = event.native_ && event.capture_ == group_.capture_;  // see graph.h
+      const bool counts = event.native_ && event.capture_ == set_.capture_;  // see graph.h
       if (!counts) return;
       const bool is_timed = role_ == StreamRole::compute && times_kernels();
       if (is_timed) starts("wait");
@@ -211,16 +211,16 @@ void Stream::wait(const Event& event) {
     }
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
-  if (group_.options().order == StreamOrder::concurrent) return wait_on_host(event);
-  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::wait, "wait", nullptr, event.ticket_});
+  if (set_.options().order == StreamOrder::concurrent) return wait_on_host(event);
+  set_.deferred_->push(index_, {StreamSet::DeferredWork::Kind::wait, "wait", nullptr, event.ticket_});
 }
 
 void Stream::wait_on_host(const Event& event) {
   const TraceSpan span(trace_, trace_row_, "wait");
   const auto begin = std::chrono::steady_clock::now();
   event.ticket_->done.wait(false);
-  group_.waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (const auto& worker = group_.streams_[static_cast<size_t>(event.ticket_->stream)]->worker_)
+  set_.waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (const auto& worker = set_.streams_[static_cast<size_t>(event.ticket_->stream)]->worker_)
     worker->rethrow();
 }
 
@@ -229,10 +229,10 @@ void Stream::sync() {
   if constexpr (kCudaBuilt)
     if (native_) return cuda::sync_stream(native_, name_);
   if (worker_) return worker_->sync();
-  group_.deferred_->finish(index_, nullptr);
+  set_.deferred_->finish(index_, nullptr);
 }
 
-StreamGroup::StreamGroup(Device device, StreamOptions options)
+StreamSet::StreamSet(Device device, StreamOptions options)
     : device_(device), options_(options), deferred_(new DeferredWork{*this, {}}) {
   check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "device ", device,
         " does not exist: this process can use ", cuda_device_count(), " CUDA devices");
@@ -241,17 +241,17 @@ StreamGroup::StreamGroup(Device device, StreamOptions options)
   options.trace->collect_from([this] { kernels_->collect(); });
 }
 
-StreamGroup::~StreamGroup() {
+StreamSet::~StreamSet() {
   if (kernels_) options_.trace->collect_from({});
 }
 
-Stream& StreamGroup::add(std::string name, StreamRole role) {
+Stream& StreamSet::add(std::string name, StreamRole role) {
   const int index = static_cast<int>(streams_.size());
   streams_.emplace_back(new Stream(*this, index, std::move(name), role));
   return *streams_.back();
 }
 
-void StreamGroup::sync_all() {
+void StreamSet::sync_all() {
   for (const std::unique_ptr<Stream>& stream : streams_) stream->sync();
 }
 

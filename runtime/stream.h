@@ -13,8 +13,8 @@
 // A complete schedule produces the same bits in all orders. Tests leave out one wait or record of a small
 // trainer at a time; the bits then differ in comm_late or comm_early.
 //
-// A planning group drops all work: run on planning streams and planning arenas, a program measures its
-// memory. If the group has a recording, it records the dropped work.
+// A planning set drops all work: run on planning streams and planning arenas, a program measures its memory.
+// If the set has a recording, it records the dropped work.
 
 #include <atomic>
 #include <functional>
@@ -34,7 +34,7 @@ enum class StreamOrder { in_order, concurrent, comm_late, comm_early };
 class Graph;
 class KernelSpans;
 struct OpCall;
-class StreamGroup;
+class StreamSet;
 class StreamWorker;
 
 // A position in a stream's work. Recording again moves it; earlier waits keep the old position. Waiting for
@@ -48,7 +48,7 @@ class Event {
 
  private:
   friend class Stream;
-  friend class StreamGroup;
+  friend class StreamSet;
   struct Ticket {  // one call of record() in an order other than in_order
     explicit Ticket(int stream_index) : stream(stream_index) {}
     int stream;
@@ -101,7 +101,7 @@ class Stream {
   void starts(std::string_view what) const;
   void launched() const;
   Recording* recording() const { return recording_; }
-  int index() const { return index_; }  // index in the group
+  int index() const { return index_; }  // index in the set
   bool traced() const { return trace_ != nullptr; }
   const std::string& name() const { return name_; }
   void* native() const { return native_; }  // cudaStream_t; null on the CPU
@@ -111,15 +111,15 @@ class Stream {
   ~Stream();
 
  private:
-  friend class StreamGroup;
-  Stream(StreamGroup& group, int index, std::string name, StreamRole role);
+  friend class StreamSet;
+  Stream(StreamSet& set, int index, std::string name, StreamRole role);
   explicit Stream(Stream& cuda);                  // the host side of a CUDA stream
   bool runs_immediately(const char* what) const;  // throws if `what` cannot run on this device
   bool runs_immediately() const;
   void wait_on_host(const Event& event);
   void defer(const char* what, std::function<void()> work);
 
-  StreamGroup& group_;
+  StreamSet& set_;
   int index_;
   std::string name_;
   StreamRole role_;
@@ -135,18 +135,18 @@ class Stream {
 struct StreamOptions {
   StreamOrder order = StreamOrder::in_order;
   bool planning = false;
-  Trace* trace = nullptr;          // one row per stream; must outlive the group
-  Recording* recording = nullptr;  // allowed only for a planning group; must outlive the group
+  Trace* trace = nullptr;          // one row per stream; must outlive the set
+  Recording* recording = nullptr;  // allowed only for a planning set; must outlive the set
 };
 
 // Streams of one device that may wait for one another. The destructor drops queued work, so synchronize
 // first.
-class StreamGroup {
+class StreamSet {
  public:
-  explicit StreamGroup(Device device, StreamOptions options = {});
-  ~StreamGroup();
-  StreamGroup(const StreamGroup&) = delete;
-  StreamGroup& operator=(const StreamGroup&) = delete;
+  explicit StreamSet(Device device, StreamOptions options = {});
+  ~StreamSet();
+  StreamSet(const StreamSet&) = delete;
+  StreamSet& operator=(const StreamSet&) = delete;
 
   Stream& add(std::string name, StreamRole role = StreamRole::compute);
   void sync_all();

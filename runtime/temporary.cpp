@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 namespace {
 
 // A path for the signal handler to remove, in static memory because a signal may arrive at any time.
-struct Slot {
+struct Registration {
   std::atomic<bool> taken{false}, ready{false};
   std::array<char, 4096> path{};
 };
-std::array<Slot, 16> slots;
+std::array<Registration, 16> registrations;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler reads it");
 
 // This function and the next make only async-signal-safe calls. A temporary folder contains only files.
@@ -49,8 +49,9 @@ void remove_folder(const char* path) {
 }
 
 void remove_all_and_end(int signal) {
-  for (Slot& slot : slots)
-    if (slot.ready && unlink(slot.path.data()) != 0 && errno == EISDIR) remove_folder(slot.path.data());
+  for (Registration& registration : registrations)
+    if (registration.ready && unlink(registration.path.data()) != 0 && errno == EISDIR)
+      remove_folder(registration.path.data());
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -64,21 +65,21 @@ void remove_on_signals() {
   }
 }
 
-// -1 if no slot is free or the path is too long; a signal then leaves the file behind.
-int take_slot(const std::string& path) {
-  for (size_t i = 0; i < slots.size() && path.size() < slots[i].path.size(); ++i) {
-    if (slots[i].taken.exchange(true)) continue;
-    std::copy(path.c_str(), path.c_str() + path.size() + 1, slots[i].path.data());
-    slots[i].ready = true;
+// -1 if no registration is free or the path is too long; a signal then leaves the file behind.
+int register_path(const std::string& path) {
+  for (size_t i = 0; i < registrations.size() && path.size() < registrations[i].path.size(); ++i) {
+    if (registrations[i].taken.exchange(true)) continue;
+    std::copy(path.c_str(), path.c_str() + path.size() + 1, registrations[i].path.data());
+    registrations[i].ready = true;
     return static_cast<int>(i);
   }
   return -1;
 }
 
-void give_back(int slot) {
-  if (slot < 0) return;
-  slots[static_cast<size_t>(slot)].ready = false;
-  slots[static_cast<size_t>(slot)].taken = false;
+void give_back(int registration) {
+  if (registration < 0) return;
+  registrations[static_cast<size_t>(registration)].ready = false;
+  registrations[static_cast<size_t>(registration)].taken = false;
 }
 
 std::string temporary_name(const fs::path& destination) {
@@ -97,18 +98,18 @@ std::string temporary_name(const fs::path& destination) {
 Temporary::Temporary(const std::string& destination, const Create& create)
     : path_(temporary_name(destination)) {
   remove_on_signals();
-  slot_ = take_slot(fs::absolute(path_).string());  // taken before the file exists
+  registration_ = register_path(fs::absolute(path_).string());  // before the file exists
   exists_ = create(path_.c_str());
   if (exists_) return;
   const int reason = errno;
-  give_back(slot_);
+  give_back(registration_);
   fail(str(destination, ": cannot write: ", std::strerror(reason)));
 }
 
 Temporary::~Temporary() {
   std::error_code ignored;
   if (exists_) fs::remove_all(path_, ignored);
-  give_back(slot_);
+  give_back(registration_);
 }
 
 }  // namespace flatshard

@@ -26,7 +26,7 @@ class Temporary {
 
  private:
   std::string path_;
-  int slot_ = -1;
+  int registration_ = -1;
   bool exists_ = false;  // the file or folder has the temporary name
 };
 

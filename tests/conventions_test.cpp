@@ -299,7 +299,7 @@ TEST_CASE("kernels are launched only in .cu files") {
 }
 
 TEST_CASE("streams are made only by programs, the trainer and tests") {
-  const auto found = lines_matching("\\bStreamGroup\\s+[a-z_]+[\\({]", [](const Source& s) {
+  const auto found = lines_matching("\\bStreamSet\\s+[a-z_]+[\\({]", [](const Source& s) {
     if (s.path == "comm/transport.cpp") return false;  // for MPI calls that no other work overlaps
     return s.folder == "kernels" || s.folder == "model" || s.folder == "comm" || s.folder == "checkpoint";
   });

@@ -216,7 +216,7 @@ Outcome outcome_of(const TestCase& test, const std::string& answer, double secon
 }
 
 // Works through the list, one test case at a time.
-struct Slot {
+struct Runner {
   std::map<std::string, std::unique_ptr<Worker>> workers;  // by program
   const TestCase* test = nullptr;                          // the running one
   Clock::time_point since;
@@ -235,7 +235,7 @@ class Run {
   Run(std::vector<TestCase> cases, const Options& options)
       : cases_(std::move(cases)),
         options_(options),
-        slots_(std::min(cases_.size(), static_cast<size_t>(tests_at_once()))),
+        runners_(std::min(cases_.size(), static_cast<size_t>(tests_at_once()))),
         is_terminal_(isatty(STDOUT_FILENO) != 0),
         line_(std::cout),
         log_(options.log) {}
@@ -244,14 +244,14 @@ class Run {
 
  private:
   void find_expected();
-  void fill(Slot& slot);
-  void take(Slot& slot, const std::string& answer);
+  void fill(Runner& runner);
+  void take(Runner& runner, const std::string& answer);
   void show_progress();
   void report() const;
 
   std::vector<TestCase> cases_;
   const Options& options_;
-  std::vector<Slot> slots_;
+  std::vector<Runner> runners_;
   bool is_terminal_;
   TerminalLine line_;
   std::ofstream log_;
@@ -271,27 +271,27 @@ void Run::find_expected() {
     all += test.expected;
     longest = std::max(longest, test.expected);
   }
-  if (!times_.empty()) estimate_ = std::max(longest, all / static_cast<double>(slots_.size()));
+  if (!times_.empty()) estimate_ = std::max(longest, all / static_cast<double>(runners_.size()));
   std::stable_sort(cases_.begin(), cases_.end(),
                    [](const TestCase& a, const TestCase& b) { return a.expected > b.expected; });
 }
 
-void Run::fill(Slot& slot) {
+void Run::fill(Runner& runner) {
   if (next_ == cases_.size()) return;
-  slot.test = &cases_[next_++];
-  slot.since = Clock::now();
-  std::unique_ptr<Worker>& worker = slot.workers[slot.test->program];
-  if (!worker) worker = std::make_unique<Worker>(slot.test->program);
-  worker->begin(*slot.test);
+  runner.test = &cases_[next_++];
+  runner.since = Clock::now();
+  std::unique_ptr<Worker>& worker = runner.workers[runner.test->program];
+  if (!worker) worker = std::make_unique<Worker>(runner.test->program);
+  worker->begin(*runner.test);
 }
 
-void Run::take(Slot& slot, const std::string& answer) {
-  const TestCase& test = *slot.test;
-  const Outcome outcome = outcome_of(test, answer, seconds_since(slot.since));
-  std::string output = slot.worker().output();
+void Run::take(Runner& runner, const std::string& answer) {
+  const TestCase& test = *runner.test;
+  const Outcome outcome = outcome_of(test, answer, seconds_since(runner.since));
+  std::string output = runner.worker().output();
   if (answer.empty()) {
-    output += str('\n', slot.worker().end(), '\n');
-    slot.workers.at(test.program).reset();
+    output += str('\n', runner.worker().end(), '\n');
+    runner.workers.at(test.program).reset();
   }
   if (outcome.result == "failed") {
     line_.finish();
@@ -300,8 +300,8 @@ void Run::take(Slot& slot, const std::string& answer) {
   log_ << outcome.result << "  " << test.title() << "  (" << fixed(outcome.seconds, 1) << " s)\n"
        << output << std::flush;
   outcomes_.push_back(outcome);
-  slot.test = nullptr;
-  fill(slot);
+  runner.test = nullptr;
+  fill(runner);
 }
 
 void Run::show_progress() {
@@ -311,9 +311,9 @@ void Run::show_progress() {
       human_duration(seconds_since(begin_)), estimate_ ? str(" of about ", human_duration(*estimate_)) : "",
       ": ", with_commas(std::ssize(outcomes_)), " of ", with_commas(std::ssize(cases_)), " tests; now ");
   const char* separator = "";
-  for (const Slot& slot : slots_)
-    if (slot.test) {
-      text += str(separator, slot.test->name, " (", fixed(seconds_since(slot.since), 0), " s)");
+  for (const Runner& runner : runners_)
+    if (runner.test) {
+      text += str(separator, runner.test->name, " (", fixed(seconds_since(runner.since), 0), " s)");
       separator = ", ";
     }
   if (is_terminal_)
@@ -353,22 +353,22 @@ void Run::report() const {
 
 int Run::run() {
   find_expected();
-  std::cout << counted(std::ssize(cases_), "test") << ", " << slots_.size() << " at a time";
+  std::cout << counted(std::ssize(cases_), "test") << ", " << runners_.size() << " at a time";
   if (estimate_) std::cout << ", about " << human_duration(*estimate_);
   std::cout << std::endl;
-  for (Slot& slot : slots_) fill(slot);
+  for (Runner& runner : runners_) fill(runner);
   while (outcomes_.size() < cases_.size()) {
     std::vector<pollfd> waiting;
-    for (Slot& slot : slots_)
-      waiting.push_back({.fd = slot.test ? slot.worker().results() : -1, .events = POLLIN, .revents = 0});
+    for (Runner& runner : runners_)
+      waiting.push_back({.fd = runner.test ? runner.worker().results() : -1, .events = POLLIN, .revents = 0});
     poll(waiting.data(), waiting.size(), 100);
-    for (size_t i = 0; i < slots_.size(); ++i)
+    for (size_t i = 0; i < runners_.size(); ++i)
       if (waiting[i].revents != 0)
-        if (const auto answer = slots_[i].worker().answer()) take(slots_[i], *answer);
+        if (const auto answer = runners_[i].worker().answer()) take(runners_[i], *answer);
     show_progress();
   }
   line_.finish();
-  slots_.clear();
+  runners_.clear();
   if (!options_.times.empty()) write_times(options_.times, times_, outcomes_);
   report();
   return std::any_of(outcomes_.begin(), outcomes_.end(),

@@ -242,7 +242,7 @@ std::vector<Key> config_keys() {
   Config defaults;
   std::vector<Key> keys;
   for (const Field& field : fields(defaults)) {
-    const bool is_flag = std::holds_alternative<bool*>(field.slot);
+    const bool is_flag = std::holds_alternative<bool*>(field.member);
     keys.push_back({field.key, is_flag ? std::vector<std::string>{"true", "false"} : field.names()});
   }
   return keys;

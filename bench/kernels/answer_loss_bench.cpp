@@ -1,5 +1,5 @@
-// Cases of the losses of whole answers, shared by tests and benchmark. Units follow one another; their rows
-// are cut at random places, and every seventh row has no target.
+// Cases of the losses of whole answers, shared by tests and benchmark. Examples follow one another; their
+// rows are cut at random places, and every seventh row has no target.
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace flatshard::bench {
 namespace {
 
 struct Sizes {
-  int64_t units, rows;  // rows per unit
+  int64_t examples, rows;  // rows per example
   AnswerLoss loss;
 };
 
@@ -22,19 +22,19 @@ bool is_target(int64_t row) { return row % 7 != 3; }
 // point.
 double nll_of(double unit) { return 0.1 + 0.05 * std::floor(40 * unit); }
 
-// The row after a unit's first answer.
-int64_t second_of(const Sizes& s, int64_t unit) {
-  const int64_t begin = unit * s.rows;
-  return s.loss.answers_of_unit() == 2 ? begin + s.rows * (2 + unit % 3) / 6 : begin + s.rows;
+// The row after an example's first answer.
+int64_t second_of(const Sizes& s, int64_t example) {
+  const int64_t begin = example * s.rows;
+  return s.loss.answers_of_example() == 2 ? begin + s.rows * (2 + example % 3) / 6 : begin + s.rows;
 }
 
 double log_sigmoid(double x) { return -std::log(1 + std::exp(-x)); }
 
-double loss_of_pair(const Values& v, const Sizes& s, int64_t unit) {
+double loss_of_pair(const Values& v, const Sizes& s, int64_t example) {
   const double beta = s.loss.beta;
   double logp[2] = {}, reference[2] = {}, tokens[2] = {};
-  for (int64_t t = unit * s.rows; t < (unit + 1) * s.rows; ++t) {
-    const int side = t < second_of(s, unit) ? 0 : 1;
+  for (int64_t t = example * s.rows; t < (example + 1) * s.rows; ++t) {
+    const int side = t < second_of(s, example) ? 0 : 1;
     if (!is_target(t)) continue;
     logp[side] -= v.at("nll")[t];
     tokens[side] += 1;
@@ -53,10 +53,10 @@ double loss_of_pair(const Values& v, const Sizes& s, int64_t unit) {
   return kFactor * loss - s.loss.sft_weight * logp[0];
 }
 
-double loss_of_label(const Values& v, const Sizes& s, int64_t unit) {
-  const int64_t N = s.units * s.rows;
+double loss_of_label(const Values& v, const Sizes& s, int64_t example) {
+  const int64_t N = s.examples * s.rows;
   double gain = 0, label = 0;
-  for (int64_t t = unit * s.rows; t < second_of(s, unit); ++t)
+  for (int64_t t = example * s.rows; t < second_of(s, example); ++t)
     if (is_target(t)) {
       gain -= v.at("nll")[t] + v.at("values")[N + t];
       label = v.at("values")[t];
@@ -65,10 +65,10 @@ double loss_of_label(const Values& v, const Sizes& s, int64_t unit) {
   return kFactor * weight / (1 + std::exp(label * s.loss.beta * (gain - kBaseline)));
 }
 
-double loss_of_rollout(const Values& v, const Sizes& s, int64_t unit) {
-  const int64_t N = s.units * s.rows;
+double loss_of_rollout(const Values& v, const Sizes& s, int64_t example) {
+  const int64_t N = s.examples * s.rows;
   std::vector<int64_t> targets;
-  for (int64_t t = unit * s.rows; t < (unit + 1) * s.rows; ++t)
+  for (int64_t t = example * s.rows; t < (example + 1) * s.rows; ++t)
     if (is_target(t)) targets.push_back(t);
   const auto tokens = static_cast<double>(targets.size());
   const auto value = [&](int64_t row, int64_t t) { return v.at("values")[row * N + t]; };
@@ -88,7 +88,7 @@ double loss_of_rollout(const Values& v, const Sizes& s, int64_t unit) {
 
 std::string name_of(const Sizes& s) {
   const AnswerLoss& l = s.loss;
-  return str(s.units, " x ", s.rows, ' ', l.kind, l.label_smoothing > 0 ? ", smoothed" : "",
+  return str(s.examples, " x ", s.rows, ' ', l.kind, l.label_smoothing > 0 ? ", smoothed" : "",
              l.reference_free ? ", without a reference" : "",
              l.kind == LossKind::policy
                  ? str(", ratio of a", l.ratio == RatioOf::token ? " token" : "n answer", ", mean over ",
@@ -102,12 +102,12 @@ AnswerLossBackward arguments(const Tensors& t, const Sizes& s) {
           .targets = t["targets"],
           .inputs = {.loss = s.loss,
                      .factors = {kFactor, static_cast<float>(s.loss.sft_weight), kBaseline},
-                     .units = t["units"],
+                     .examples = t["examples"],
                      .values = t.has("values") ? t["values"] : Tensor{}}};
 }
 
 Case backward_case(const Sizes& s) {
-  const int64_t N = s.units * s.rows, columns = std::ssize(columns_of(s.loss));
+  const int64_t N = s.examples * s.rows, columns = std::ssize(columns_of(s.loss));
   Case c{
       .op = "answer_loss_backward",
       .shape = name_of(s),
@@ -118,15 +118,15 @@ Case backward_case(const Sizes& s) {
                 {N},
                 Role::constant,
                 [](int64_t row, double) { return is_target(row) ? 1.0 : -100.0; }},
-               {"units",
+               {"examples",
                 DType::i32,
-                {s.units, 3},
+                {s.examples, 3},
                 Role::constant,
                 [=](int64_t i, double) {
-                  const int64_t unit = i / 3;
-                  return static_cast<double>(i % 3 == 0   ? unit * s.rows
-                                             : i % 3 == 1 ? second_of(s, unit)
-                                                          : (unit + 1) * s.rows);
+                  const int64_t example = i / 3;
+                  return static_cast<double>(i % 3 == 0   ? example * s.rows
+                                             : i % 3 == 1 ? second_of(s, example)
+                                                          : (example + 1) * s.rows);
                 }},
                {"dloss", DType::f32, {1}, Role::constant, [](int64_t, double) { return 1.0; }},
                {"dnll", DType::f32, {N}, Role::output}},
@@ -136,10 +136,10 @@ Case backward_case(const Sizes& s) {
       .reference =
           [=](Values& v) {
             v["loss"].assign(1, 0);
-            for (int64_t unit = 0; unit < s.units; ++unit)
-              v["loss"][0] += s.loss.kind == LossKind::kto ? loss_of_label(v, s, unit)
-                              : s.loss.has_pairs()         ? loss_of_pair(v, s, unit)
-                                                           : loss_of_rollout(v, s, unit);
+            for (int64_t example = 0; example < s.examples; ++example)
+              v["loss"][0] += s.loss.kind == LossKind::kto ? loss_of_label(v, s, example)
+                              : s.loss.has_pairs()         ? loss_of_pair(v, s, example)
+                                                           : loss_of_rollout(v, s, example);
           },
       .gradients = true};
   // Log-probabilities in the reference and in sampling, and advantages of either sign.
@@ -179,8 +179,8 @@ std::vector<Case> answer_loss_cases(Scale scale) {
   if (scale == Scale::golden || scale == Scale::vm) return cases;  // a kernel skips rows without a target
   for (const AnswerLoss& loss : losses()) {
     if (scale == Scale::test)
-      for (const auto& [units, rows] : {std::pair<int64_t, int64_t>{1, 6}, {3, 11}, {5, 40}})
-        cases.push_back(backward_case({units, rows, loss}));
+      for (const auto& [examples, rows] : {std::pair<int64_t, int64_t>{1, 6}, {3, 11}, {5, 40}})
+        cases.push_back(backward_case({examples, rows, loss}));
     else
       cases.push_back(backward_case(scale == Scale::bench ? Sizes{64, 1024, loss} : Sizes{4, 600, loss}));
   }

@@ -18,7 +18,7 @@ SumSquares squares_args(const Tensors& t, int64_t first) {
   return {.partials = t["partials"], .x = t["x"], .first = first};
 }
 
-// The partials of `ranks` ranks. Each rank has units with these numbers of chunks.
+// The partials of `ranks` ranks. Each rank has units with these numbers of intervals.
 struct Parts {
   int64_t ranks;
   std::vector<int64_t> units;
@@ -26,23 +26,23 @@ struct Parts {
   int64_t per_rank() const { return std::accumulate(units.begin(), units.end(), int64_t{0}); }
 };
 
-SumPartials groups_args(const Tensors& t, const Parts& parts, const Tensor& groups) {
-  return {.groups = groups, .partials = t["partials"], .units = parts.units};
+SumPartials sums_args(const Tensors& t, const Parts& parts, const Tensor& sums) {
+  return {.sums = sums, .partials = t["partials"], .units = parts.units};
 }
 
-ClipCoefficient clip_args(const Tensors& t, const Tensor& groups) {
+ClipCoefficient clip_args(const Tensors& t, const Tensor& sums) {
   return {.norm = t["norm"],
           .coefficient = t["coefficient"],
           .nonfinite = t["nonfinite"],
-          .groups = groups,
+          .sums = sums,
           .max_norm = kMaxNorm,
           .scale = kScale};
 }
 
 void squares_formula(Values& v, int64_t n, int64_t first) {
-  v["partials"].assign(static_cast<size_t>(squares_chunks(first, n)), 0);
+  v["partials"].assign(static_cast<size_t>(squares_intervals(first, n)), 0);
   for (int64_t i = 0; i < n; ++i)
-    v["partials"][(first + i) / kSquaresChunk - first / kSquaresChunk] += v["x"][i] * v["x"][i];
+    v["partials"][(first + i) / kSquaresInterval - first / kSquaresInterval] += v["x"][i] * v["x"][i];
 }
 
 void clip_formula(Values& v) {
@@ -59,7 +59,7 @@ Case squares_case(DType dtype, int64_t n, int64_t first) {
           .shape = first == 0 ? str(n) : str(n, " from ", first),
           .dtype = dtype,
           .args = {{"x", dtype, {n}, Role::input},
-                   {"partials", DType::f32, {squares_chunks(first, n)}, Role::output}},
+                   {"partials", DType::f32, {squares_intervals(first, n)}, Role::output}},
           .run = [=](Stream& s, Arena&, const Tensors& t) { sum_squares(s, squares_args(t, first)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(squares_args(t, first)); },
           .flops = [=](const Tensors& t) { return flops(squares_args(t, first)); },
@@ -85,12 +85,12 @@ Case clip_case(DType dtype, const Parts& parts, double size) {
       .run =
           [=](Stream& s, Arena& scratch, const Tensors& t) {
             const ArenaScope scope(scratch);
-            const Tensor groups = scratch.alloc(DType::i32, {partial_groups(parts.ranks, parts.units), 2});
-            sum_partials(s, groups_args(t, parts, groups));
-            clip_coefficient(s, clip_args(t, groups));
+            const Tensor sums = scratch.alloc(DType::i32, {sums_of_partials(parts.ranks, parts.units), 2});
+            sum_partials(s, sums_args(t, parts, sums));
+            clip_coefficient(s, clip_args(t, sums));
           },
-      .min_bytes = [=](const Tensors& t) { return min_bytes(groups_args(t, parts, {})); },
-      .flops = [=](const Tensors& t) { return flops(groups_args(t, parts, {})); },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(sums_args(t, parts, {})); },
+      .flops = [=](const Tensors& t) { return flops(sums_args(t, parts, {})); },
       .reference = clip_formula};
 }
 
@@ -106,16 +106,16 @@ std::vector<Case> sum_squares_cases(Scale scale) {
   std::vector<Case> cases;
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(squares_case(dtype, 700, kSquaresChunk - 301));
+      cases.push_back(squares_case(dtype, 700, kSquaresInterval - 301));
       cases.push_back(clip_case(dtype, {1, {2}}, 1.0));
     }
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t n : {1, 7, 16, 300, 4099}) cases.push_back(squares_case(dtype, n, 0));
-    cases.push_back(squares_case(dtype, kSquaresChunk + 77, kSquaresChunk - 40));
+    cases.push_back(squares_case(dtype, kSquaresInterval + 77, kSquaresInterval - 40));
   }
-  cases.push_back(squares_case(DType::bf16, 2 * kSquaresChunk + 1, 0));
+  cases.push_back(squares_case(DType::bf16, 2 * kSquaresInterval + 1, 0));
   for (const double size : {0.01, 3.0}) {
     for (const Parts& parts : {Parts{1, {1}}, {1, {133}}, {2, {3, 0, 4100}}, {8, {1, 515, 2}}})
       cases.push_back(clip_case(DType::f32, parts, size));

@@ -50,7 +50,7 @@ class QuantizedTensors {
   TensorEntries entries_;
   FourBitWeights weights_;
   std::map<std::string, QuantState> states_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
 };
 

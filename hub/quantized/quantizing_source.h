@@ -48,7 +48,7 @@ class QuantizingSource {
   ReadValues read_;
   FourBitWeights weights_;
   bool transposed_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   Current current_;
   // The last quantized blocks.

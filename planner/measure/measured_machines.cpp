@@ -40,7 +40,7 @@ double rate_of_copies() {
   buffers();
   arena.commit();
   const Tensor both = buffers(), from = both.slice(0, kFloats), to = both.slice(kFloats, 2 * kFloats);
-  StreamGroup streams(device);
+  StreamSet streams(device);
   Stream& stream = streams.add("copy");
   zero(stream, both);
   return bytes_per_second(2.0 * kFloats * size_of(DType::f32), 0.03, [&] {
@@ -81,7 +81,7 @@ double update_rate(World& world) {
   arena.commit();
   const OptimizerUpdate update = allocate();
   const OptimizerShard& shard = update.shard;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("update");
   for (const Tensor& tensor :
        {shard.p, shard.copy, shard.g, shard.state[0], shard.state[1], update.grad_scale})

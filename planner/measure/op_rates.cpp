@@ -56,7 +56,7 @@ class SmallStep {
             const std::optional<FourBitFormat>& four_bit)
       : compute_(compute), token_count_(token_count), four_bit_(four_bit), model_(config, memory_) {
     allocate();
-    StreamGroup planning(Device::cpu(), {.planning = true, .recording = &recording_});
+    StreamSet planning(Device::cpu(), {.planning = true, .recording = &recording_});
     run(planning.add("compute"));
     for (Arena* const arena : {&memory_, &saved_, &scratch_}) arena->commit();
     model_ = Model(config, memory_);
@@ -110,7 +110,7 @@ class SmallStep {
       *tensor = memory_.alloc(DType::f32, {updated});
     copy_ = memory_.alloc(compute_, {updated});
     clip_ = memory_.alloc(DType::f32, {1});
-    squares_ = memory_.alloc(DType::f32, {squares_chunks(0, updated)});
+    squares_ = memory_.alloc(DType::f32, {squares_intervals(0, updated)});
     if (!four_bit_) return;
     const int64_t blocks = block_count(updated, four_bit_->block);
     quantized_ = {.codes = memory_.alloc(DType::u8, {code_bytes(updated)}),
@@ -125,7 +125,7 @@ class SmallStep {
   }
 
   void fill() {
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     Stream& stream = streams.add("compute");
     for (const Tensor& tensor :
          {masters_, first_moments_, second_moments_, gradient_, clip_, quantized_.codes, quantized_.absmax,
@@ -149,17 +149,17 @@ class SmallStep {
   }
 
   void run(Stream& stream) {
-    Context c{.stream = stream,
-              .scratch = scratch_,
-              .saved = saved_,
-              .tokens = tokens_,
-              .positions = positions_,
-              .boundaries = boundaries_,
-              .targets = targets_,
-              .target_weights = target_weights_,
-              .losses = losses_,
-              .dtype = compute_,
-              .head_chunk = token_count_};
+    LayerCall c{.stream = stream,
+                .scratch = scratch_,
+                .saved = saved_,
+                .tokens = tokens_,
+                .positions = positions_,
+                .boundaries = boundaries_,
+                .targets = targets_,
+                .target_weights = target_weights_,
+                .losses = losses_,
+                .dtype = compute_,
+                .head_chunk = token_count_};
     const ArenaScope saved(saved_);
     std::deque<GradientsOfUnit> gradients;
     for (const std::vector<Tensor>& unit : gradients_) gradients.emplace_back(unit);
@@ -199,7 +199,7 @@ class SmallStep {
       scratch_{"small scratch", Device::cpu()};
   Recording recording_;
   Trace trace_;
-  StreamGroup streams_{Device::cpu(), {.trace = &trace_}};
+  StreamSet streams_{Device::cpu(), {.trace = &trace_}};
   Stream& stream_ = streams_.add("compute");
   Model model_;
   Tensor tokens_, positions_, boundaries_, targets_, target_weights_, losses_, dx_;

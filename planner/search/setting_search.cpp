@@ -43,8 +43,8 @@ std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
   const bool same_lanes = lane(from) == lane(to) && a.lane_sequences == b.lane_sequences,
              same_order = (a.ranks == b.ranks && a.lanes == b.lanes) ||
                           (a.same_bits_anywhere() && b.same_bits_anywhere()),
-             same_chunks = from.config.train.head_chunk == to.config.train.head_chunk;
-  return exact(from) && exact(to) && same_lanes && same_order && same_chunks ? "" : "other rounding";
+             same_head_chunk = from.config.train.head_chunk == to.config.train.head_chunk;
+  return exact(from) && exact(to) && same_lanes && same_order && same_head_chunk ? "" : "other rounding";
 }
 
 // The plan of the first rank of a stage.

@@ -74,9 +74,9 @@ double hopper_attention_seconds(const OpCall& op, int64_t seq_len, double matrix
   double time = time_of_tiles(tiles, keys, multiprocessors);
   if (op.name != "attention_forward") {
     // A tile of keys meets the queries of all heads that share it.
-    const double group = heads / key_heads;
+    const double sharers = heads / key_heads;
     const double of_keys =
-        time_of_tiles(tiles / group, {group * keys.mean, group * keys.most}, multiprocessors);
+        time_of_tiles(tiles / sharers, {sharers * keys.mean, sharers * keys.most}, multiprocessors);
     time += kProductsOfKeys * (of_keys - time);
   }
   return time * seconds_of_key;

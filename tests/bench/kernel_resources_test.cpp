@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "build_config.h"
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -112,7 +112,7 @@ TEST_CASE("ranks with different data or base weights stop before the first step 
   for (const std::string where : {"", "other/"}) {
     fs::copy_file(workshop.file("corpus.tok"), workshop.file(where + "eval.tok"),
                   fs::copy_options::overwrite_existing);
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     const ResidentModel model(test::small_model("llama", 53), DType::f32, streams.add("compute"));
     test::fill_random(model, where.empty() ? 0.3f : 0.2f);
     test::write_model_folder(workshop.file(where + "base"), model);

@@ -76,7 +76,7 @@ class SleepingStage {
   Memory memory_;
   std::vector<Buffer> buffers_;
   std::vector<Action> actions_;
-  StreamGroup streams_{Device::cpu(), {.order = StreamOrder::concurrent}};
+  StreamSet streams_{Device::cpu(), {.order = StreamOrder::concurrent}};
   Stream& compute_ = streams_.add("compute");
   Pipe pipe_{comms_, streams_, false};
 };

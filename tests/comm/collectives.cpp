@@ -108,7 +108,7 @@ constexpr int64_t kParts[] = {1, 3, 128, 4096, 100003};  // ascending
 
 // Reserves the workspace of the largest call.
 void plan_workspace(Communicator& comm, Device device, Arena& workspace) {
-  StreamGroup planning(device, {.planning = true});
+  StreamSet planning(device, {.planning = true});
   const Tensor whole{nullptr, DType::f32, {comm.size() * *std::rbegin(kParts)}, device};
   comm.all_to_all(planning.add("plan"), whole, whole, "a plan");
   comm.reserve_workspace(workspace);
@@ -118,7 +118,7 @@ void plan_workspace(Communicator& comm, Device device, Arena& workspace) {
 
 // Tests one transport with one group, and with two groups of either consecutive or alternating ranks.
 bool hold_over(World& world, Transport transport, Device device, std::ostream& out) {
-  StreamGroup streams(device);
+  StreamSet streams(device);
   Stream& stream = streams.add("collectives", StreamRole::comm);
   bool all = true;
   const auto expect = [&](bool held, const char* verb, int64_t part, int groups) {

@@ -14,7 +14,7 @@ Tensor tensor(int64_t size, DType dtype = DType::f32) { return {nullptr, dtype, 
 }  // namespace
 
 TEST_CASE("a verb rejects tensors of wrong sizes or dtypes and names its label") {
-  StreamGroup streams(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu(), {.planning = true});
   Stream& s = streams.add("planning");
   test::MirrorCommunicator comm("gather", 1, 4);
   CollectiveLog log;
@@ -40,7 +40,7 @@ TEST_CASE("a verb rejects tensors of wrong sizes or dtypes and names its label")
 }
 
 TEST_CASE("the log of a call has its communicator, verb, label, bytes and dtype") {
-  StreamGroup streams(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu(), {.planning = true});
   Stream& s = streams.add("planning");
   SelfCommunicator comm("reduce");
   CollectiveLog log;

@@ -52,7 +52,7 @@ struct PlannedRank {
   Communicators comms{compute.ref(), gather.ref(), reduce.ref(), replicas.ref()};
   PipeCommunicators pipe;
   MemoryPlan memory;
-  StreamGroup streams;
+  StreamSet streams;
   Engine engine;
 };
 

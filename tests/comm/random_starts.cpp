@@ -63,7 +63,7 @@ ModelConfig config_of(const std::string& family) {
 
 // The folders and GGUF files that runs start from, in the current folder.
 void write_bases() {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& compute = streams.add("compute");
   for (const std::vector<std::string>* families : {&kTextFamilies, &kImageFamilies})
     for (const std::string& family : *families)

@@ -178,7 +178,7 @@ class Workbench {
   MirrorCommunicator inside_{"inside", 1, 2}, between_{"between", 1, 2};
   MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
   MirrorCommunicator one_stage_{"stages", 0, 1};
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream &compute_, &gather_, &reduce_;
   CopyStreams copies_;
   UnitResources shared_;

@@ -70,7 +70,8 @@ std::string right_override(Dice& dice) {
   for (;;) {
     const Field& field = dice.of(all);
     if (!field.names().empty()) return "--" + field.key + "=" + dice.of(field.names());
-    if (std::holds_alternative<bool*>(field.slot) || std::holds_alternative<std::optional<bool>*>(field.slot))
+    if (std::holds_alternative<bool*>(field.member) ||
+        std::holds_alternative<std::optional<bool>*>(field.member))
       return "--" + field.key + (dice.one_in(2) ? "=true" : "=false");
   }
 }

@@ -16,7 +16,7 @@ const std::string kFolder = "model_folder_test";
 const std::string kWeights = kFolder + "/model.safetensors";
 
 struct OnCpu {
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
 };
 

@@ -56,7 +56,7 @@ struct Run {
   void step(int t) { apply(args(t)); }
 
   static void apply(const OptimizerUpdate& a) {
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     adamw8bit(streams.add("compute"), a);
   }
 

@@ -49,14 +49,14 @@ struct Run {
 
   void step(int t) {
     fill_gradient(t);
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     adamw(streams.add("compute"), args(t));
   }
 };
 
 std::string error_with(void (*change)(OptimizerUpdate&)) {
   Run run;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   OptimizerUpdate a = run.args(1);
   change(a);
   return test::error_of([&] { adamw(streams.add("compute"), a); });
@@ -101,18 +101,18 @@ TEST_CASE("adamw reproduces the reference vector of the specification for three 
       CHECK(near(run.v[0], 2.99072265625e-06, 1e-12));
     }
     float partial, norm, clip;
-    int32_t nonfinite, groups[2];
-    const int64_t chunks = 1;
-    StreamGroup streams(Device::cpu());
+    int32_t nonfinite, sums[2];
+    const int64_t intervals = 1;
+    StreamSet streams(Device::cpu());
     Stream& stream = streams.add("compute");
     sum_squares(stream, {.partials = tensor_of(&partial, {1}), .x = tensor_of(run.g.data(), {kCount})});
-    sum_partials(stream, {.groups = tensor_of(groups, {1, 2}),
-                          .partials = tensor_of(&partial, {1, 1}),
-                          .units = {&chunks, 1}});
+    sum_partials(
+        stream,
+        {.sums = tensor_of(sums, {1, 2}), .partials = tensor_of(&partial, {1, 1}), .units = {&intervals, 1}});
     clip_coefficient(stream, {.norm = tensor_of(&norm, {1}),
                               .coefficient = tensor_of(&clip, {1}),
                               .nonfinite = tensor_of(&nonfinite, {1}),
-                              .groups = tensor_of(groups, {1, 2}),
+                              .sums = tensor_of(sums, {1, 2}),
                               .max_norm = 0.3f});
     CHECK(near(norm, expected.norm, kF32));
     CHECK(near(clip, expected.clip, kF32));

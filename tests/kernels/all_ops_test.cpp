@@ -91,7 +91,7 @@ TEST_CASE("planning predicts the scratch of every op exactly") {
     CAPTURE(label(c));
     Setup setup(c);
     Arena scratch("measured", Device::cpu());  // planning: only measures the requests
-    StreamGroup streams(Device::cpu(), {.planning = true});
+    StreamSet streams(Device::cpu(), {.planning = true});
     c.run(streams.add("compute"), scratch, setup.tensors());
     CHECK(scratch.peak() == setup.planned_scratch());
     CHECK(scratch.used() == 0);

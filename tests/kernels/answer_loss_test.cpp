@@ -12,11 +12,11 @@ namespace {
 
 // Two pairs: rows 0 to 3 and 4 to 8 of nine, with a target in every row but the last of each answer.
 struct Pairs {
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   float nll[9] = {1, 0, 2, 0, 0.5f, 0.25f, 0, 3, 0}, reference[9] = {-1, 0, -2, 0, -1, -1, 0, -1, 0};
   float dnll[9] = {7, 7, 7, 7, 7, 7, 7, 7, 7}, sft = 0;
-  int32_t targets[9] = {4, -100, 5, -100, 6, 7, -100, 8, -100}, units[6] = {0, 2, 4, 4, 7, 9};
+  int32_t targets[9] = {4, -100, 5, -100, 6, 7, -100, 8, -100}, examples[6] = {0, 2, 4, 4, 7, 9};
 
   AnswerLossBackward arguments(const AnswerLoss& loss) {
     return {.dnll = tensor_of(dnll, {9}),
@@ -24,7 +24,7 @@ struct Pairs {
             .targets = tensor_of(targets, {9}),
             .inputs = {.loss = loss,
                        .factors = {.mean = 0.5f, .sft = sft},
-                       .units = tensor_of(units, {2, 3}),
+                       .examples = tensor_of(examples, {2, 3}),
                        .values = loss.has_reference() ? tensor_of(reference, {1, 9}) : Tensor{}}};
   }
 };
@@ -40,7 +40,7 @@ TEST_CASE("a policy that equals its reference has a loss of ln 2 and no preferen
                                            .targets = tensor_of(pairs.targets, {9}),
                                            .inputs = pairs.arguments(dpo()).inputs,
                                            .end = 4});
-  CHECK(sums.units == 1);
+  CHECK(sums.examples == 1);
   CHECK(sums.loss == doctest::Approx(0.5 * std::log(2.0)));
   CHECK(sums.chosen == -1);
   CHECK(sums.rejected == -2);
@@ -50,7 +50,7 @@ TEST_CASE("a policy that equals its reference has a loss of ln 2 and no preferen
 TEST_CASE("rewards are beta times what an answer has gained over the reference") {
   Pairs pairs;
   const AnswerSums sums = sums_of_answers(pairs.arguments(dpo()));
-  CHECK(sums.units == 2);
+  CHECK(sums.examples == 2);
   CHECK(sums.chosen_reward == doctest::Approx(0.5 * (-0.75 + 2)));
   CHECK(sums.rejected_reward == doctest::Approx(0.5 * (-3 + 1)));
   CHECK(sums.correct == 1);

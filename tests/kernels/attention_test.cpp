@@ -89,7 +89,7 @@ struct Attention {
   }
   template <class Call>
   void run(Call&& call) {
-    StreamGroup planning(Device::cpu(), {.planning = true}), streams(Device::cpu());
+    StreamSet planning(Device::cpu(), {.planning = true}), streams(Device::cpu());
     Arena scratch("scratch", Device::cpu());
     call(planning.add("compute"), scratch);
     scratch.commit({.poison = true});
@@ -247,7 +247,7 @@ TEST_CASE("attention reports an argument that does not fit") {
 TEST_CASE("attention refuses heads outside a packed tensor") {
   float qkv[2 * 4 * 2] = {}, o[2 * 2 * 2], lse[2 * 2];
   int32_t cu[2] = {0, 2};
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Arena scratch("scratch", Device::cpu());
   const Tensor packed = tensor_of(qkv, {2, 4, 2});
   CHECK(test::error_of([&] {

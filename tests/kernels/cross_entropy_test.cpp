@@ -39,7 +39,7 @@ struct Rows {
                                     .valid_vocab = valid_vocab});
   }
 
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   int64_t N, V;
   std::vector<float> logits, dlogits, loss, weights;

@@ -13,7 +13,7 @@ namespace {
 std::vector<float> dropped(const std::vector<float>& x, float p, int64_t first = 0, uint64_t step = 0) {
   std::vector<float> y = x;  // in place
   const Shape shape{static_cast<int64_t>(y.size())};
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   dropout_forward(streams.add("compute"), {.out = tensor_of(y.data(), shape),
                                            .in = tensor_of(y.data(), shape),
                                            .p = p,
@@ -66,7 +66,7 @@ TEST_CASE("dropout uses another mask in every step") {
 TEST_CASE("the backward pass regenerates the mask of the forward pass") {
   std::vector<float> x = numbers(500), dx(500);
   const RandomStream random(4, "mlp");
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   dropout_backward(streams.add("compute"), {.out = tensor_of(dx.data(), {500}),
                                             .in = tensor_of(x.data(), {500}),
                                             .p = 0.3f,

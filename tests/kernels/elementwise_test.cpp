@@ -17,7 +17,7 @@ TEST_CASE("cast, add and scale match PyTorch exactly, softcap within its toleran
 }
 
 TEST_CASE("a cast rounds once, to nearest even, and preserves infinities") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[4] = {1.00390625f, 1.01171875f, -std::numeric_limits<float>::infinity(), 3e38f};
   bf16 y[4];
   f16 z[4];
@@ -31,7 +31,7 @@ TEST_CASE("a cast rounds once, to nearest even, and preserves infinities") {
 }
 
 TEST_CASE("add works in place of either operand") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float a[2] = {1, 2}, b[2] = {10, 20};
   add(stream, {.y = tensor_of(b, {2}), .a = tensor_of(a, {2}), .b = tensor_of(b, {2})});
@@ -42,7 +42,7 @@ TEST_CASE("add works in place of either operand") {
 }
 
 TEST_CASE("scale works in place") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[2] = {3, -4};
   scale(streams.add("compute"), {.y = tensor_of(x, {2}), .x = tensor_of(x, {2}), .factor = 0.5f});
   CHECK(x[0] == 1.5f);
@@ -50,7 +50,7 @@ TEST_CASE("scale works in place") {
 }
 
 TEST_CASE("elementwise ops report shapes and dtypes that do not fit") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[3] = {};
   int32_t tokens[3] = {};

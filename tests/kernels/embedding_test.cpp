@@ -15,7 +15,7 @@ namespace {
 
 // Three tokens in two features, a vocabulary of four, two positions.
 struct Small {
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   float w[8] = {0, 1, 2, 3, 4, 5, 6, 7}, p[4] = {10, 20, 30, 40}, y[6] = {};
   float dw[8] = {}, dp[4] = {};
@@ -35,7 +35,7 @@ struct Small {
                               .dp = tensor_of(dp, {2, 2}),
                               .positions = tensor_of(positions, {3})};
     Arena scratch("scratch", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     embedding_backward(planning.add("plan"), scratch, a);
     scratch.commit();
     embedding_backward(stream, scratch, a);

@@ -60,7 +60,7 @@ class Problem {
 // Runs an op that takes scratch memory.
 template <class Work>
 void run(Work&& work) {
-  StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
   Arena scratch("scratch", Device::cpu());
   work(planning.add("compute"), scratch);
   scratch.commit({.poison = true});
@@ -141,7 +141,7 @@ TEST_CASE("a product with several 4-bit weights has the bits of the product with
 TEST_CASE("a product with a 4-bit weight reports shapes and dtypes that do not fit") {
   Problem p(3, {8, 16, {FourBitKind::nf4, 64}}, DType::f32, DType::f32, DType::f32, true);
   const auto error_of = [&](const FourBitProduct& args) {
-    StreamGroup streams(Device::cpu(), {.planning = true});
+    StreamSet streams(Device::cpu(), {.planning = true});
     Arena scratch("scratch", Device::cpu());
     return test::error_of([&] { four_bit_product(streams.add("compute"), scratch, args); });
   };

@@ -27,7 +27,7 @@ Tensor view(std::vector<T>& v) {
 
 template <class Work>
 void on_cpu(Work&& work) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   work(streams.add("compute"));
 }
 

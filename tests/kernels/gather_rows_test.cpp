@@ -12,7 +12,7 @@ using bench::Case;
 namespace {
 
 struct Small {
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   float x[6] = {1, 2, 3, 4, 5, 6}, y[8] = {-1, -2, -3, -4, -5, -6, -7, -8};
   int32_t index[3] = {3, -1, 0};

@@ -17,7 +17,7 @@ namespace {
 constexpr GeluKind kKinds[] = {GeluKind::tanh, GeluKind::erf, GeluKind::quick};
 
 float gelu(float x, GeluKind kind = GeluKind::tanh) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float y[1];
   gelu_forward(streams.add("compute"), {.y = tensor_of(y, {1}), .x = tensor_of(&x, {1}), .kind = kind});
   return y[0];
@@ -29,7 +29,7 @@ struct Slice {
 // Values and slopes at points between -range and range.
 Slice sweep(GeluKind kind, float range) {
   constexpr int kPoints = 20001;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   Slice s{.x = std::vector<float>(kPoints), .y = s.x, .dx = s.x};
   for (int i = 0; i < kPoints; ++i) s.x[i] = range * static_cast<float>(2 * i - kPoints + 1) / (kPoints - 1);
@@ -101,7 +101,7 @@ TEST_CASE("gelu is the identity far right and zero far left") {
 }
 
 TEST_CASE("gelu works in place, forward over x and backward over dy or x") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   const float x[3] = {-0.5f, 0.25f, 2.0f}, dy[3] = {1.0f, -2.0f, 0.5f};
   float a[3], b[3], y[3], dx[3];
@@ -125,7 +125,7 @@ TEST_CASE("gelu works in place, forward over x and backward over dy or x") {
 }
 
 TEST_CASE("gelu reports the dtypes if y does not fit x") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[3] = {};
   bf16 y[3];
   CHECK(test::error_of([&] {

@@ -20,7 +20,7 @@ using bench::Case;
 namespace {
 
 std::string error_of_shapes(const Shape& c, const Shape& a, const Shape& b, DType c_dtype = DType::f32) {
-  StreamGroup streams(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu(), {.planning = true});
   Arena scratch("scratch", Device::cpu());
   return test::error_of([&] {
     gemm(streams.add("compute"), scratch,
@@ -49,7 +49,7 @@ TEST_CASE("gemm reports shapes that do not fit") {
 
 TEST_CASE("gemm refuses a factor beside a bias") {
   Arena scratch("scratch", Device::cpu());
-  StreamGroup streams(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu(), {.planning = true});
   const Tensor c{nullptr, DType::f32, {2, 4}, {}};
   CHECK(test::error_of([&] {
           gemm(streams.add("compute"), scratch,
@@ -62,12 +62,12 @@ TEST_CASE("gemm refuses a factor beside a bias") {
 }
 
 TEST_CASE("gemm propagates NaN and infinity, only within their row") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float a[4] = {NAN, 1, 2, INFINITY}, b[4] = {1, 1, 1, 1}, c[4] = {};
   const Gemm g{.c = tensor_of(c, {2, 2}), .a = tensor_of(a, {2, 2}), .b = tensor_of(b, {2, 2})};
   Arena scratch("scratch", Device::cpu());
-  StreamGroup planning(Device::cpu(), {.planning = true});
+  StreamSet planning(Device::cpu(), {.planning = true});
   gemm(planning.add("compute"), scratch, g);
   scratch.commit();
   gemm(stream, scratch, g);
@@ -80,7 +80,7 @@ TEST_CASE("several threads may run one gemm shape at once on their own matrices"
   constexpr int kCalls = 20000;  // the race needs two calls within a few instructions
   std::atomic<int> wrong = 0;
   parallel_for(2, [&](int64_t task) {
-    StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+    StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
     Stream& stream = streams.add("compute");
     const float value = static_cast<float>(task + 1);
     std::vector<float> a(n * n, value), b(n * n, 1.0f), c(n * n), expected(n * n, value * n);
@@ -162,7 +162,7 @@ TEST_CASE("gemm is exact where rows are a multiple of 2 KiB apart, which it may 
       const int64_t M = is_high ? 512 : 64, N = is_high ? 64 : 512, K = 33;
       CAPTURE(dtype);
       CAPTURE(variant);
-      StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+      StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
       Stream &stream = streams.add("compute"), &dry = planning.add("compute");
       Arena arena("arguments", Device::cpu()), scratch("scratch", Device::cpu());
       const auto make = [&] {
@@ -201,7 +201,7 @@ TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles
     const auto run = [&](int threads) {
       const int before = thread_count();
       set_thread_count(threads);
-      StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+      StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
       Stream &stream = streams.add("compute"), &dry = planning.add("compute");
       Arena arena("arguments", Device::cpu()), scratch("scratch", Device::cpu());
       const auto make = [&] {
@@ -232,7 +232,7 @@ TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles
 
 TEST_CASE("a row of a product with few rows has the same bits alone and among others") {
   constexpr int64_t N = 45, K = 83;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   Arena scratch("scratch", Device::cpu());
   for (const bool transpose_b : {false, true}) {

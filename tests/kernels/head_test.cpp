@@ -58,7 +58,7 @@ struct Small {
   template <class Args>
   std::string error(const Args& a) {
     Arena scratch("scratch", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     return test::error_of([&] {
       call(planning.add("compute"), scratch, a);
       scratch.commit();
@@ -66,7 +66,7 @@ struct Small {
     });
   }
 
-  StreamGroup streams{Device::cpu()};
+  StreamSet streams{Device::cpu()};
   Stream& stream = streams.add("compute");
   float x[6] = {1, 2, 3, 4, 5, 6}, w[8] = {}, dx[6] = {}, dw[8] = {}, loss[3] = {}, weights[3] = {1, 1, 1};
   int32_t targets[3] = {0, 1, 2};
@@ -119,7 +119,7 @@ TEST_CASE("the head writes dw in its first chunk and adds the others") {
 TEST_CASE("the head holds the logits of a chunk: 4096 tokens by default, and no more than there are") {
   const auto scratch_for = [](int64_t tokens, int64_t chunk) {
     Arena scratch("scratch", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     const auto plain = [](DType dtype, Shape shape) { return Tensor{nullptr, dtype, shape, Device::cpu()}; };
     const Tensor x = plain(DType::f32, {tokens, 16}), w = plain(DType::f32, {64, 16}),
                  per_token = plain(DType::f32, {tokens});

@@ -15,7 +15,7 @@ constexpr RandomStream kRandom(3, "model.layers.0.self_attn.q_proj.weight");
 template <class T>
 std::vector<T> values(Init init, int64_t first, int64_t count) {
   std::vector<T> y(static_cast<size_t>(count));
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   init_param(streams.add("compute"),
              {.y = tensor_of(y.data(), {count}), .init = init, .random = kRandom, .first = first});
   return y;

@@ -14,7 +14,7 @@ namespace {
 // One row through layernorm_forward with w = 1 and b = 0.
 template <size_t N>
 std::array<float, N> normalised(std::array<float, N> x) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const int64_t C = N;
   std::array<float, N> y{}, w{}, b{};
   w.fill(1.0f);
@@ -55,7 +55,7 @@ TEST_CASE("layernorm of a row of equal values is its bias") {
 }
 
 TEST_CASE("layernorm reports a bias that does not fit x") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[6] = {}, w[3] = {}, b[2] = {}, mean[2], rstd[2];
   const std::string error = test::error_of([&] {
     layernorm_forward(streams.add("compute"), {.y = tensor_of(x, {2, 3}),
@@ -72,7 +72,7 @@ TEST_CASE("layernorm reports a bias that does not fit x") {
 }
 
 TEST_CASE("layernorm_backward reports a gradient that does not fit") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Arena scratch("scratch", Device::cpu());
   float x[6] = {}, w[3] = {}, dw[3] = {}, db[2] = {}, mean[2], rstd[2];
   const std::string error = test::error_of([&] {
@@ -90,7 +90,7 @@ TEST_CASE("layernorm_backward reports a gradient that does not fit") {
 }
 
 TEST_CASE("layernorm_backward of frozen parameters needs no scratch and gives the same dx") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   const auto dx_of = [&](bool frozen) {
     float x[10], dy[10], w[5] = {1, 2, 3, 4, 5}, dw[5] = {}, db[5] = {};
@@ -107,7 +107,7 @@ TEST_CASE("layernorm_backward of frozen parameters needs no scratch and gives th
                         .rstd = tensor_of(rstd, {2})};
     if (frozen) a.dw = a.db = {};
     Arena scratch("scratch", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     layernorm_backward(planning.add("plan"), scratch, a);
     CHECK((scratch.peak() == 0) == frozen);
     scratch.commit();

@@ -25,7 +25,7 @@ TEST_CASE("lion moves an element by the learning rate, against the sign of its a
   float m[kCount] = {0, 0, 0, 1, 1, -0.0f};
   float g[kCount] = {0, 1e-30f, -7, -8, -10, -0.0f};  // averages with m: 0.9 - 0.8 and 0.9 - 1
   float one = 1;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   lion(streams.add("compute"), {.shard = {.p = tensor_of(p, {kCount}),
                                           .copy = {},
                                           .g = tensor_of(g, {kCount}),

@@ -55,7 +55,7 @@ struct Run {
 
   void apply() { apply(args()); }
   void apply(const OptimizerUpdate& a) const {
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     kind->update(streams.add("compute"), a);
   }
 
@@ -150,7 +150,7 @@ TEST_CASE("the clip coefficient is read when the update runs, not when it is enq
     direct.grad_scale = 0.25f;
     direct.apply();
     unclipped.apply();
-    StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
+    StreamSet streams(Device::cpu(), {.order = StreamOrder::comm_late});
     Stream& stream = streams.add("compute");
     kind.update(stream, late.args());
     late.grad_scale = 0.25f;

@@ -29,7 +29,7 @@ void add_lanes(const std::vector<Lane>& lanes, Lane& y, bool accumulate) {
   Lane flat;
   for (const Lane& lane : lanes) flat.insert(flat.end(), lane.begin(), lane.end());
   y.resize(kCount);
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   ordered_sum(streams.add("compute"),
               {.y = tensor_of(y.data(), {kCount}),
                .lanes = tensor_of(flat.data(), {static_cast<int64_t>(lanes.size()), kCount}),
@@ -112,7 +112,7 @@ TEST_CASE("these lanes give other bits in another order, so the tests above dete
 
 TEST_CASE("the ordered sum refuses an output that is not one lane of f32") {
   float y[3] = {}, lanes[8] = {};
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const std::string error = test::error_of([&] {
     ordered_sum(streams.add("compute"), {.y = tensor_of(y, {3}), .lanes = tensor_of(lanes, {2, 4})});
   });

@@ -36,7 +36,7 @@ TEST_CASE("qk_norm is rmsnorm of each head, or of all heads of q and of k, and t
       packed.insert(packed.end(), &q[t * kHq * kD], &q[t * kHq * kD] + kHq * kD);
       packed.insert(packed.end(), &k[t * kHkv * kD], &k[t * kHkv * kD] + kHkv * kD);
     }
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     Stream& stream = streams.add("compute");
     const Tensor of_positions = tensor_of(positions.data(), {kT}),
                  of_table = tensor_of(table.data(), {kT, kD});
@@ -74,7 +74,7 @@ TEST_CASE("qk_norm reports weights that do not fit, odd heads and positions outs
   std::vector<float> x(kT * kHeads * kD), w(kHq * kD), rstd(kT * kHeads), table(2 * kD);
   std::vector<int32_t> positions{0, 1, 2};
   const auto error_of = [&](int64_t wk, int64_t D, bool rotates) {
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     return test::error_of([&] {
       qk_norm_forward(streams.add("compute"), {.y = tensor_of(x.data(), {kT, kHeads, D}),
                                                .rstd = tensor_of(rstd.data(), {kT, kHeads}),

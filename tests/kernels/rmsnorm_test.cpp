@@ -17,7 +17,7 @@ TEST_CASE("rmsnorm matches PyTorch in f32 and bf16") {
 }
 
 TEST_CASE("rmsnorm reports a weight that does not fit x") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[6] = {}, w[2] = {}, rstd[2];
   const std::string error = test::error_of([&] {
     rmsnorm_forward(streams.add("compute"), {.y = tensor_of(x, {2, 3}),
@@ -32,7 +32,7 @@ TEST_CASE("rmsnorm reports a weight that does not fit x") {
 }
 
 TEST_CASE("rmsnorm reports an addend that is not like x") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[6] = {}, w[3] = {}, rstd[2];
   const std::string error = test::error_of([&] {
     rmsnorm_forward(streams.add("compute"), {.y = tensor_of(x, {2, 3}),
@@ -47,7 +47,7 @@ TEST_CASE("rmsnorm reports an addend that is not like x") {
 
 // 1 + 2^-9 rounds to 1 in bf16. 2^-8 + 1 would be halfway to the next value, and round to 1 as well.
 TEST_CASE("rmsnorm rounds once, after the addend is added") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   bf16 x[1] = {bf16(2.0f)}, w[1] = {bf16(0x1p-9f)}, addend[1] = {bf16(0x1p-8f)}, y[1];
   float rstd[1];
   rmsnorm_forward(streams.add("compute"), {.y = tensor_of(y, {1, 1}),
@@ -61,7 +61,7 @@ TEST_CASE("rmsnorm rounds once, after the addend is added") {
 }
 
 TEST_CASE("rmsnorm of a row of zeros is zero") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[3] = {}, y[3] = {1, 1, 1}, w[3] = {1, 1, 1}, rstd[1];
   rmsnorm_forward(streams.add("compute"), {.y = tensor_of(y, {1, 3}),
                                            .rstd = tensor_of(rstd, {1}),
@@ -73,7 +73,7 @@ TEST_CASE("rmsnorm of a row of zeros is zero") {
 }
 
 TEST_CASE("rmsnorm_backward of frozen parameters needs no scratch and gives the same dx") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   const auto dx_of = [&](bool frozen) {
     float x[10], dy[10], w[5] = {1, 2, 3, 4, 5}, dw[5] = {};
@@ -88,7 +88,7 @@ TEST_CASE("rmsnorm_backward of frozen parameters needs no scratch and gives the 
                       .rstd = tensor_of(rstd, {2})};
     if (frozen) a.dw = {};
     Arena scratch("scratch", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     rmsnorm_backward(planning.add("plan"), scratch, a);
     CHECK((scratch.peak() == 0) == frozen);
     scratch.commit();

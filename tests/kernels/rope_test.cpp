@@ -40,7 +40,7 @@ TEST_CASE("rope matches PyTorch in f32 and bf16") {
 }
 
 TEST_CASE("rope rotates the pairs (0, 2) and (1, 3) of a head of four") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   std::vector<float> table = table_of(2, 4, 10000);
   float x[4] = {1, 2, 3, 4}, y[4];
   int32_t positions[1] = {1};
@@ -137,7 +137,7 @@ TEST_CASE("the rope table holds cosines and sines of the scaled angles, rounded 
 }
 
 TEST_CASE("rope rotates q and k in a packed matrix and leaves v unchanged; backward rotates them back") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   constexpr int64_t T = 3, D = 4, width = 4 * D;  // two heads of q, one of k, one of v
   std::vector<float> table = table_of(20, D, 10000), before(T * width);
@@ -166,7 +166,7 @@ TEST_CASE("rope rotates q and k in a packed matrix and leaves v unchanged; backw
 TEST_CASE("rope reports a position outside the table with its token and the bound") {
   std::vector<float> table = table_of(16, 2, 10000);
   for (const int32_t outside : {16, -1}) {
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     float x[6] = {};
     int32_t positions[3] = {0, 15, outside};
     const std::string error = test::error_of([&] {
@@ -180,7 +180,7 @@ TEST_CASE("rope reports a position outside the table with its token and the boun
 }
 
 TEST_CASE("rope on several axes that agree has the bits of one axis") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   constexpr int64_t T = 3, H = 2, D = 80, P = 50;
   std::vector<float> table = table_of(P, D, 10000);
@@ -216,7 +216,7 @@ TEST_CASE("rope reads frequencies that two axes share from a table of its own") 
 }
 
 TEST_CASE("rope reports sections that do not fit its table, and positions without an axis") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[8] = {}, table[8] = {};
   int32_t positions[2] = {0, 8};
@@ -237,7 +237,7 @@ TEST_CASE("rope reports sections that do not fit its table, and positions withou
 }
 
 TEST_CASE("rope refuses odd heads, a table of another width and an invalid scaling") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[3] = {}, table[4] = {};
   int32_t positions[1] = {0};

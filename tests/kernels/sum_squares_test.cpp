@@ -22,12 +22,12 @@ std::vector<float> gradients(int64_t n) {
 
 // The partials of x split into ranges that end at the given indices.
 std::vector<float> partials_of(std::vector<float>& x, const std::vector<int64_t>& ends) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   std::vector<float> all;
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    std::vector<float> partials(static_cast<size_t>(squares_chunks(begin, end - begin)));
+    std::vector<float> partials(static_cast<size_t>(squares_intervals(begin, end - begin)));
     sum_squares(stream, {.partials = tensor_of(partials.data(), {static_cast<int64_t>(partials.size())}),
                          .x = tensor_of(x.data() + begin, {end - begin}),
                          .first = begin});
@@ -40,28 +40,28 @@ std::vector<float> partials_of(std::vector<float>& x, const std::vector<int64_t>
 struct Clip {
   float norm = -1, coefficient = -1;
   int32_t nonfinite = -1;
-  std::vector<double> groups{};  // their sums
+  std::vector<double> sums{};  // sums of partials
 };
 
-// Of the partials of `ranks` ranks, of units with these numbers of chunks on each rank.
+// Of the partials of `ranks` ranks, of units with these numbers of intervals on each rank.
 Clip clip_units(std::vector<float> partials, int64_t ranks, const std::vector<int64_t>& units, float max_norm,
                 float scale = 1.0f) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Clip result;
-  std::vector<int32_t> groups(static_cast<size_t>(2 * partial_groups(ranks, units)));
+  std::vector<int32_t> words(static_cast<size_t>(2 * sums_of_partials(ranks, units)));
   const int64_t per_rank = static_cast<int64_t>(partials.size()) / ranks;
   Stream& stream = streams.add("compute");
-  const Tensor sums = tensor_of(groups.data(), {static_cast<int64_t>(groups.size()) / 2, 2});
+  const Tensor sums = tensor_of(words.data(), {static_cast<int64_t>(words.size()) / 2, 2});
   sum_partials(stream,
-               {.groups = sums, .partials = tensor_of(partials.data(), {ranks, per_rank}), .units = units});
+               {.sums = sums, .partials = tensor_of(partials.data(), {ranks, per_rank}), .units = units});
   clip_coefficient(stream, {.norm = tensor_of(&result.norm, {1}),
                             .coefficient = tensor_of(&result.coefficient, {1}),
                             .nonfinite = tensor_of(&result.nonfinite, {1}),
-                            .groups = sums,
+                            .sums = sums,
                             .max_norm = max_norm,
                             .scale = scale});
-  result.groups.resize(groups.size() / 2);
-  std::memcpy(result.groups.data(), groups.data(), groups.size() * sizeof(int32_t));
+  result.sums.resize(words.size() / 2);
+  std::memcpy(result.sums.data(), words.data(), words.size() * sizeof(int32_t));
   return result;
 }
 
@@ -96,19 +96,19 @@ TEST_CASE("the sums of squares of the shards in the specification are reproduced
   }
 }
 
-TEST_CASE("the norm has the same bits for any split at chunk boundaries") {
-  const int64_t n = 4 * kSquaresChunk - 1000;
+TEST_CASE("the norm has the same bits for any split at interval boundaries") {
+  const int64_t n = 4 * kSquaresInterval - 1000;
   std::vector<float> x = gradients(n);
   const std::vector<float> whole = partials_of(x, {n});
   CHECK(whole.size() == 4);
-  CHECK(partials_of(x, {2 * kSquaresChunk, n}) == whole);
-  CHECK(partials_of(x, {kSquaresChunk, 2 * kSquaresChunk, 3 * kSquaresChunk, n}) == whole);
+  CHECK(partials_of(x, {2 * kSquaresInterval, n}) == whole);
+  CHECK(partials_of(x, {kSquaresInterval, 2 * kSquaresInterval, 3 * kSquaresInterval, n}) == whole);
 }
 
-TEST_CASE("a chunk split in two gives two partials with the same sum up to rounding") {
-  const int64_t n = 2 * kSquaresChunk;
+TEST_CASE("an interval split in two gives two partials with the same sum up to rounding") {
+  const int64_t n = 2 * kSquaresInterval;
   std::vector<float> x = gradients(n);
-  const std::vector<float> cut = partials_of(x, {kSquaresChunk + 333, n});
+  const std::vector<float> cut = partials_of(x, {kSquaresInterval + 333, n});
   CHECK(cut.size() == 3);
   CHECK(clip(cut, 1).norm == doctest::Approx(clip(partials_of(x, {n}), 1).norm).epsilon(1e-6));
 }
@@ -122,27 +122,27 @@ TEST_CASE("partials are summed in fp64") {
 
 TEST_CASE("the sums of partials have the same bits on 1, 2, 4 and 8 ranks, whose shards are padded") {
   // Of uneven magnitudes, so that another order of addition gives other bits.
-  const std::vector<int64_t> chunks{5, kPartialGroup - 1, 1, 2 * kPartialGroup + 2};
-  const auto partial = [](size_t unit, int64_t chunk) {
-    const auto i = static_cast<int>(7919 * chunk % 10007 + 31 * static_cast<int64_t>(unit));
+  const std::vector<int64_t> intervals{5, kPartialsPerSum - 1, 1, 2 * kPartialsPerSum + 2};
+  const auto partial = [](size_t unit, int64_t interval) {
+    const auto i = static_cast<int>(7919 * interval % 10007 + 31 * static_cast<int64_t>(unit));
     return std::ldexp(1.0f + static_cast<float>(i) / 10037.0f, i % 40);
   };
   const auto on_ranks = [&](int64_t ranks) {
     std::vector<int64_t> units;
-    for (const int64_t n : chunks) units.push_back((n + ranks - 1) / ranks);
+    for (const int64_t n : intervals) units.push_back((n + ranks - 1) / ranks);
     std::vector<float> partials;
     for (int64_t rank = 0; rank < ranks; ++rank)
       for (size_t unit = 0; unit < units.size(); ++unit)
         for (int64_t c = rank * units[unit]; c < (rank + 1) * units[unit]; ++c)
-          partials.push_back(c < chunks[unit] ? partial(unit, c) : 0.0f);
+          partials.push_back(c < intervals[unit] ? partial(unit, c) : 0.0f);
     return clip_units(partials, ranks, units, 1);
   };
   const Clip alone = on_ranks(1);
-  CHECK(alone.groups.size() == 6);
+  CHECK(alone.sums.size() == 6);
   for (const int64_t ranks : {2, 4, 8}) {
     CAPTURE(ranks);
     const Clip together = on_ranks(ranks);
-    CHECK(together.groups == alone.groups);
+    CHECK(together.sums == alone.sums);
     CHECK(together.norm == alone.norm);
   }
 }
@@ -162,10 +162,10 @@ TEST_CASE("the norm and the clip coefficient undo the loss scale") {
 
 TEST_CASE("an infinite or NaN gradient sets the nonfinite flag") {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    std::vector<float> x = gradients(kSquaresChunk + 5);
-    CHECK(clip(partials_of(x, {kSquaresChunk + 5}), 1).nonfinite == 0);
-    x[kSquaresChunk + 1] = bad;
-    const Clip result = clip(partials_of(x, {kSquaresChunk + 5}), 1);
+    std::vector<float> x = gradients(kSquaresInterval + 5);
+    CHECK(clip(partials_of(x, {kSquaresInterval + 5}), 1).nonfinite == 0);
+    x[kSquaresInterval + 1] = bad;
+    const Clip result = clip(partials_of(x, {kSquaresInterval + 5}), 1);
     CHECK(result.nonfinite == 1);
     CHECK(!std::isfinite(result.norm));
     CHECK(!(result.coefficient > 0.0f));
@@ -174,12 +174,12 @@ TEST_CASE("an infinite or NaN gradient sets the nonfinite flag") {
 
 TEST_CASE("sum_squares reports the number of partials of a range") {
   std::vector<float> x = gradients(10);
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float partials[1];
   const std::string error = test::error_of([&] {
-    sum_squares(
-        streams.add("compute"),
-        {.partials = tensor_of(partials, {1}), .x = tensor_of(x.data(), {10}), .first = kSquaresChunk - 5});
+    sum_squares(streams.add("compute"), {.partials = tensor_of(partials, {1}),
+                                         .x = tensor_of(x.data(), {10}),
+                                         .first = kSquaresInterval - 5});
   });
   CHECK(error == "sum_squares: partials is f32 (1), must be f32 with 2 elements for the range [4091, 4101)");
 }

@@ -17,7 +17,7 @@ TEST_CASE("swiglu matches PyTorch in f32 and bf16") {
 }
 
 TEST_CASE("swiglu gates with x / (1 + e^-x), even if e^-x overflows") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float gate[5] = {1, -1, 0, 100, -100}, up[5] = {1, 1, 1, 1, 1}, y[5];
   swiglu_forward(streams.add("compute"),
                  {.y = tensor_of(y, {1, 5}), .gate = tensor_of(gate, {1, 5}), .up = tensor_of(up, {1, 5})});
@@ -29,7 +29,7 @@ TEST_CASE("swiglu gates with x / (1 + e^-x), even if e^-x overflows") {
 }
 
 TEST_CASE("swiglu_backward works in place of gate and up") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float both[6] = {0.5f, -1, 2, 3, 0.25f, -2}, gradients[6],
         dy[3] = {1, 2, -1};  // one row of gates, then ups
@@ -48,7 +48,7 @@ TEST_CASE("swiglu_backward works in place of gate and up") {
 }
 
 TEST_CASE("swiglu reports an up that does not fit gate, and a stride below the row size") {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float gate[6] = {}, up[4] = {}, y[6];
   CHECK(test::error_of([&] {

@@ -101,7 +101,7 @@ Results computed(float p, const Wanted& wanted, bool written = true, Place place
   LayerAdapters adapters(params, layers);
   const int64_t spare = place == Place::spare_columns ? kRanks + 1 : 0;
   Arena memory("memory", Device::cpu()), saved("saved", Device::cpu()), scratch("scratch", Device::cpu());
-  StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
   Results r;
   const auto run = [&](Stream& stream) {
     const bool fills = !memory.planning();
@@ -143,17 +143,17 @@ Results computed(float p, const Wanted& wanted, bool written = true, Place place
         std::copy_n(&own[row * kIn], kIn, &all[row * static_cast<size_t>(kIn + spare)]);
       bench::from_doubles(x.of, all);
     }
-    Context c{.stream = stream,
-              .scratch = scratch,
-              .saved = saved,
-              .tokens = {},
-              .positions = {},
-              .boundaries = {},
-              .targets = {},
-              .target_weights = {},
-              .losses = {},
-              .dtype = DType::f32,
-              .dropout = kDraw};
+    LayerCall c{.stream = stream,
+                .scratch = scratch,
+                .saved = saved,
+                .tokens = {},
+                .positions = {},
+                .boundaries = {},
+                .targets = {},
+                .target_weights = {},
+                .losses = {},
+                .dtype = DType::f32,
+                .dropout = kDraw};
     if (place == Place::apart) {
       adapters.forward(c, ParamView(p_tensors), y, x, kFirst);
     } else {

@@ -39,7 +39,7 @@ class Reader {
   std::vector<float> logits(const Pieces& pieces, bool cached) {
     const ModelConfig& config = model_.model().config();
     memory_ = Arena("memory", Device::cpu());
-    StreamGroup planning(Device::cpu(), {.planning = true});
+    StreamSet planning(Device::cpu(), {.planning = true});
     read(planning.add("compute"), pieces, cached);
     memory_.commit({.poison = true});
     read(stream_, pieces, cached);
@@ -64,20 +64,20 @@ class Reader {
 
   void read_piece(Stream& stream, int64_t first, int64_t n, const KvCache* cache) {
     const TextRows rows{0, n};
-    Context c{.stream = stream,
-              .scratch = memory_,
-              .saved = memory_,
-              .tokens = memory_.alloc(DType::i32, {n}),
-              .positions = memory_.alloc(DType::i32, {n}),
-              .boundaries = memory_.alloc(DType::i32, {2}),
-              .targets = {},
-              .target_weights = {},
-              .losses = {},
-              .dtype = model_.dtype(),
-              .cache = cache,
-              .texts = {&rows, 1},
-              .text_boundaries = memory_.alloc(DType::i32, {1, 4}),
-              .logits = all_.slice(first, first + n)};
+    LayerCall c{.stream = stream,
+                .scratch = memory_,
+                .saved = memory_,
+                .tokens = memory_.alloc(DType::i32, {n}),
+                .positions = memory_.alloc(DType::i32, {n}),
+                .boundaries = memory_.alloc(DType::i32, {2}),
+                .targets = {},
+                .target_weights = {},
+                .losses = {},
+                .dtype = model_.dtype(),
+                .cache = cache,
+                .texts = {&rows, 1},
+                .text_boundaries = memory_.alloc(DType::i32, {1, 4}),
+                .logits = all_.slice(first, first + n)};
     if (!stream.planning()) fill(c, first, n);
     Model& model = model_.model();
     Tensor x = memory_.alloc(c.dtype, {n, model.config().hidden}), y = memory_.alloc(c.dtype, x.shape);
@@ -87,7 +87,7 @@ class Reader {
     }
   }
 
-  void fill(const Context& c, int64_t first, int64_t n) const {
+  void fill(const LayerCall& c, int64_t first, int64_t n) const {
     const RandomStream random(3, "text");
     const uint32_t vocab = static_cast<uint32_t>(model_.model().config().vocab);
     for (int64_t i = 0; i < n; ++i) {
@@ -98,7 +98,7 @@ class Reader {
     c.boundaries.as<int32_t>()[1] = static_cast<int32_t>(n);
   }
 
-  StreamGroup streams_{Device::cpu()};
+  StreamSet streams_{Device::cpu()};
   Stream& stream_ = streams_.add("compute");
   ResidentModel model_;
   Arena memory_{"memory", Device::cpu()};

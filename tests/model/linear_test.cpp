@@ -112,7 +112,7 @@ Results computed(const Subject& s, const Spare& spare) {
   ParamList params;
   Linear linear(params, config, specs_of(s));
   Arena memory("memory", Device::cpu()), saved("saved", Device::cpu()), scratch("scratch", Device::cpu());
-  StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
   Results r;
   const auto run = [&](Stream& stream) {
     const std::vector<Tensor> p = parameters_of(memory, params, "p ");
@@ -126,17 +126,17 @@ Results computed(const Subject& s, const Spare& spare) {
                y = Rows(memory.alloc(DType::f32, {kTokens, width + spare.y})).columns(0, width),
                dy = filled_rows(memory, "dy", width, spare.dy);
     const Tensor dx = filled(memory, "dx", DType::f32, {kTokens, s.in});
-    Context c{.stream = stream,
-              .scratch = scratch,
-              .saved = saved,
-              .tokens = {},
-              .positions = {},
-              .boundaries = {},
-              .targets = {},
-              .target_weights = {},
-              .losses = {},
-              .dtype = DType::f32,
-              .dropout = RandomDraw{.seed = 3, .step = 11}};
+    LayerCall c{.stream = stream,
+                .scratch = scratch,
+                .saved = saved,
+                .tokens = {},
+                .positions = {},
+                .boundaries = {},
+                .targets = {},
+                .target_weights = {},
+                .losses = {},
+                .dtype = DType::f32,
+                .dropout = RandomDraw{.seed = 3, .step = 11}};
     linear.forward(c, ParamView(p), y, x);
     linear.backward(c, ParamView(p), test::Gradients(g, true).view(), dx, dy, x, true);
     if (memory.planning()) return;
@@ -179,18 +179,18 @@ TEST_CASE("adapters use spare columns on a GPU, where they save traffic") {
     const ModelConfig config = config_of(s);
     ParamList params;
     const Linear linear(params, config, specs_of(s));
-    StreamGroup planning(device, {.planning = true});
+    StreamSet planning(device, {.planning = true});
     Arena memory("memory", device);
-    const Context c{.stream = planning.add("plan"),
-                    .scratch = memory,
-                    .saved = memory,
-                    .tokens = {},
-                    .positions = {},
-                    .boundaries = {},
-                    .targets = {},
-                    .target_weights = {},
-                    .losses = {},
-                    .dtype = dtype};
+    const LayerCall c{.stream = planning.add("plan"),
+                      .scratch = memory,
+                      .saved = memory,
+                      .tokens = {},
+                      .positions = {},
+                      .boundaries = {},
+                      .targets = {},
+                      .target_weights = {},
+                      .losses = {},
+                      .dtype = dtype};
     const Rows x = linear.input(c, memory, rows, multiple), y = linear.output(c, memory, rows, multiple);
     CHECK(x.width == s.in);
     CHECK(y.width == 2 * s.out);

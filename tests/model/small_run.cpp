@@ -41,7 +41,7 @@ SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype,
       model_(with_context(config, length_), memory_),
       rows_(rows_of(model_.config(), golden)) {
   allocate();
-  StreamGroup planning(Device::cpu(), {.planning = true});
+  StreamSet planning(Device::cpu(), {.planning = true});
   Stream& planned = planning.add("compute");
   step(planned);
   forward(planned);
@@ -135,7 +135,7 @@ void SmallRun::fill_inputs(const Golden& golden) {
   for (int64_t s = 0; s <= sequences_; ++s) boundaries_.as<int32_t>()[s] = static_cast<int32_t>(s * length_);
 }
 
-Context SmallRun::context(Stream& stream) {
+LayerCall SmallRun::call(Stream& stream) {
   return {.stream = stream,
           .scratch = scratch_,
           .saved = saved_,
@@ -150,7 +150,7 @@ Context SmallRun::context(Stream& stream) {
 }
 
 void SmallRun::step(Stream& stream) {
-  Context c = context(stream);
+  LayerCall c = call(stream);
   std::deque<Gradients> gradients;  // by list
   for (const std::vector<Tensor>& list : gradients_) gradients.emplace_back(list);
   const int last = model_.layer_count() - 1;
@@ -171,7 +171,7 @@ void SmallRun::step(Stream& stream) {
 }
 
 void SmallRun::forward(Stream& stream) {
-  Context c = context(stream);
+  LayerCall c = call(stream);
   c.logits = logits_;
   const int last = model_.layer_count() - 1;
   for (int i = 0; i <= last; ++i) {

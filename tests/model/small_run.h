@@ -35,7 +35,7 @@ class SmallRun {
   void fill_images(const Golden& golden);
   Frames frames() const;
   void fill_inputs(const Golden& golden);
-  Context context(Stream& stream);
+  LayerCall call(Stream& stream);
   void step(Stream& stream);
   void forward(Stream& stream);
   ParamView view(const ParamTensors& tensors, int layer) const {
@@ -45,7 +45,7 @@ class SmallRun {
   DType dtype_;
   bool recompute_;
   int64_t sequences_, length_;
-  StreamGroup streams_{Device::cpu()};
+  StreamSet streams_{Device::cpu()};
   Stream& stream_ = streams_.add("compute");
   Arena memory_{"all", Device::cpu()}, saved_{"saved", Device::cpu()}, scratch_{"scratch", Device::cpu()};
   Model model_;

@@ -14,7 +14,7 @@ namespace flatshard::ptx_vm {
 
 BlockRun::BlockRun(const ModelConfig& config, int64_t tokens) : tokens_(tokens), model_(config, memory_) {
   allocate();
-  StreamGroup planning(Device::cuda(0), {.planning = true});
+  StreamSet planning(Device::cuda(0), {.planning = true});
   Stream& planned = planning.add("compute");
   forward(planned);
   backward(planned);
@@ -50,7 +50,7 @@ void BlockRun::allocate() {
     if (specs[i].role != ParamRole::adapter) gradients_[1][i] = {};
 }
 
-Context BlockRun::context(Stream& stream) {
+LayerCall BlockRun::call(Stream& stream) {
   return {.stream = stream,
           .scratch = scratch_,
           .saved = saved_,
@@ -63,12 +63,12 @@ Context BlockRun::context(Stream& stream) {
 }
 
 void BlockRun::forward(Stream& stream) {
-  Context c = context(stream);
+  LayerCall c = call(stream);
   model_.layer(1).forward(c, ParamView(parameters_[1]), y_, x_);
 }
 
 void BlockRun::backward(Stream& stream) {
-  Context c = context(stream);
+  LayerCall c = call(stream);
   const test::Gradients gradients(gradients_[1]);
   model_.layer(1).backward(c, ParamView(parameters_[1]), gradients.view(), dx_, x_);
 }

@@ -20,12 +20,12 @@ class BlockRun {
 
  private:
   void allocate();
-  Context context(Stream& stream);
+  LayerCall call(Stream& stream);
   void forward(Stream& stream);
   void backward(Stream& stream);
 
   int64_t tokens_;
-  StreamGroup streams_{Device::cuda(0)};
+  StreamSet streams_{Device::cuda(0)};
   Stream& stream_ = streams_.add("compute");
   Arena memory_{"all", Device::cuda(0)}, saved_{"saved", Device::cuda(0)},
       scratch_{"scratch", Device::cuda(0)};

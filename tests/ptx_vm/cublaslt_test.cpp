@@ -23,7 +23,7 @@ constexpr int64_t kSize = 8;
 class TwoStreams {
  public:
   TwoStreams() {
-    StreamGroup planning(Device::cuda(0), {.planning = true});
+    StreamSet planning(Device::cuda(0), {.planning = true});
     gemm(planning.add("plan"), scratch, product(0));
     scratch.commit();
   }
@@ -34,7 +34,7 @@ class TwoStreams {
     return {memory.data(), DType::f32, {kSize, kSize}, memory.device()};
   }
 
-  StreamGroup streams{Device::cuda(0)};
+  StreamSet streams{Device::cuda(0)};
   Stream &first = streams.add("first"), &second = streams.add("second", StreamRole::comm);
   Memory a = matrix(), b = matrix(), c = matrix(), other_c = matrix();
   Arena scratch{"scratch", Device::cuda(0)};
@@ -120,7 +120,7 @@ TEST_CASE("products of one shape may have different factors") {
 TEST_CASE(
     "a timed product runs by the fastest algorithm of its file, but not by that of another GPU or version") {
   const Device gpu = Device::cuda(0);
-  StreamGroup streams(gpu);
+  StreamSet streams(gpu);
   Stream& timing = streams.add("timing");
   tune_products(timing, "", "products");  // of products planned by earlier tests
   TwoStreams two;

@@ -12,7 +12,7 @@ using namespace flatshard;
 using namespace flatshard::ptx_vm;
 
 TEST_CASE("a call that meets a fault of earlier work says so, and what to do") {
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   const Memory memory(Device::cuda(0), 256);
   const Tensor bytes{memory.data(), DType::u8, {256}, memory.device()};
@@ -32,7 +32,7 @@ TEST_CASE("a call that meets a fault of earlier work says so, and what to do") {
 
 TEST_CASE("a fault that leaves a scope of a trace is the same error") {
   Trace trace;
-  StreamGroup streams(Device::cuda(0), {.trace = &trace});
+  StreamSet streams(Device::cuda(0), {.trace = &trace});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   const Memory memory(Device::cuda(0), 256);
   const Tensor bytes{memory.data(), DType::u8, {256}, memory.device()};

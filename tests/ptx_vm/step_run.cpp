@@ -90,7 +90,7 @@ double StepRun::least_bytes() {
            least_bytes_of_ends(m, T, accumulate);
   }
   for (const ShardedUnit& unit : runtime_.engine().units()) {
-    const Tensor g = unit.shard().g, partials = without_memory(DType::f32, {squares_chunks(0, g.size())});
+    const Tensor g = unit.shard().g, partials = without_memory(DType::f32, {squares_intervals(0, g.size())});
     all += min_bytes(SumSquares{.partials = partials, .x = g}) + min_bytes(unit.shard());
   }
   return all;

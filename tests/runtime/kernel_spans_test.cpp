@@ -18,7 +18,7 @@ constexpr int64_t kSize = 1000;
 
 struct Traced {
   Trace trace{};
-  StreamGroup streams{Device::cuda(0), {.trace = &trace}};
+  StreamSet streams{Device::cuda(0), {.trace = &trace}};
   Stream &compute = streams.add("compute"), &gather = streams.add("gather", StreamRole::comm);
   Memory memory{Device::cuda(0), 2 * kSize * 4};
   Tensor x{memory.data(), DType::f32, {kSize}, memory.device()},

@@ -74,7 +74,7 @@ TEST_CASE("memory is counted while it is allocated, also after a move") {
 }
 
 TEST_CASE("copy and zero move bytes in stream order") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::comm_late});
   Stream& stream = streams.add("compute");
   float a[3] = {1, 2, 3}, b[3] = {};
   copy(stream, tensor_of(b, {3}), tensor_of(a, {3}));

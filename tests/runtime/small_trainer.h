@@ -33,7 +33,7 @@ class SmallTrainer {
 
   int left_out_;
   std::vector<Memory> memory_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream &compute_, &gather_, &reduce_;
   std::array<Event, kSlots> slot_free_, gathered_, gradient_free_, gradient_ready_;
   Event reduced_, updated_, read_;

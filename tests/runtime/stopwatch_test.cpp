@@ -10,7 +10,7 @@ using namespace flatshard;
 
 TEST_CASE("a stopwatch on the CPU stops when the work is done, in every order of streams") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::comm_late, StreamOrder::comm_early}) {
-    StreamGroup streams(Device::cpu(), {.order = order});
+    StreamSet streams(Device::cpu(), {.order = order});
     Stream& stream = streams.add("compute");
     Stopwatch watch(stream);
     bool before = false, between = false;
@@ -27,7 +27,7 @@ TEST_CASE("a stopwatch on the CPU stops when the work is done, in every order of
 TEST_CASE("a stopwatch on a GPU times the work in between, repeatedly" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   constexpr int64_t kBytes = 1 << 22;
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream& stream = streams.add("compute");
   const Memory a(Device::cuda(0), kBytes), b(Device::cuda(0), kBytes);
   Stopwatch watch(stream);

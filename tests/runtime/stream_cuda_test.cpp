@@ -31,7 +31,7 @@ Tensor on(const Memory& memory) { return {memory.data(), DType::f32, kShape, mem
 TEST_CASE("a CUDA stream copies to, within and from the device, and zeroes, in order" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream& stream = streams.add("compute");
   const Memory a(Device::cuda(0), kSize * 4), b(Device::cuda(0), kSize * 4);
   const Memory pinned(Device::cpu(), kSize * 4, Placement::pinned);
@@ -48,7 +48,7 @@ TEST_CASE("a CUDA stream copies to, within and from the device, and zeroes, in o
 
 TEST_CASE("host work of a CUDA stream runs in stream order" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   const Memory device(Device::cuda(0), kSize * 4);
   const Memory in(Device::cpu(), kSize * 4, Placement::pinned),
@@ -91,7 +91,7 @@ TEST_CASE("more memory than a GPU has is an error that says how much is free" * 
 TEST_CASE("a graph repeats what it captured, ordered with the earlier and later work of its streams" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   const Memory a(Device::cuda(0), kSize * 4), b(Device::cuda(0), kSize * 4), c(Device::cuda(0), kSize * 4);
   const Memory in(Device::cpu(), kSize * 4, Placement::pinned),
@@ -123,12 +123,12 @@ TEST_CASE("a graph repeats what it captured, ordered with the earlier and later 
 TEST_CASE("capturing unsupported work is an error, after which the streams still work" *
           doctest::test_suite("gpu")) {
   CHECK(test::error_of([] {
-          StreamGroup streams(Device::cpu());
+          StreamSet streams(Device::cpu());
           streams.add("compute");
           Graph(streams, [] {});
         }) == "a graph on cpu: only CUDA devices support graphs");
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  StreamGroup streams(Device::cuda(0));
+  StreamSet streams(Device::cuda(0));
   Stream& compute = streams.add("compute");
   const Memory a(Device::cuda(0), kSize * 4);
   const std::string error =

@@ -38,7 +38,7 @@ TEST_CASE("leaving out any one wait or record is caught by the late or the early
 
 TEST_CASE("in_order runs work at the call, comm_late and comm_early when the host synchronizes") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::comm_late, StreamOrder::comm_early}) {
-    StreamGroup streams(Device::cpu(), {.order = order});
+    StreamSet streams(Device::cpu(), {.order = order});
     Stream& stream = streams.add("compute");
     bool ran = false;
     stream.run("work", [&] { ran = true; });
@@ -49,7 +49,7 @@ TEST_CASE("in_order runs work at the call, comm_late and comm_early when the hos
 }
 
 TEST_CASE("comm_late runs communication that nothing waits for when its own stream is synchronized") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::comm_late});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   int done = 0;
   comm.run("send", [&] { ++done; });
@@ -60,7 +60,7 @@ TEST_CASE("comm_late runs communication that nothing waits for when its own stre
 }
 
 TEST_CASE("a wait keeps the recorded position when the event is recorded again") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::comm_late});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   Event event;
   int sent = 0, seen = -1;
@@ -75,14 +75,14 @@ TEST_CASE("a wait keeps the recorded position when the event is recorded again")
 }
 
 TEST_CASE("synchronizing rethrows the exception of queued work") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_early});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::comm_early});
   Stream& stream = streams.add("compute");
   stream.run("work", [] { fail("token 5 is outside the vocabulary"); });
   CHECK(test::error_of([&] { stream.sync(); }) == "token 5 is outside the vocabulary");
 }
 
 TEST_CASE("a planning stream runs nothing") {
-  StreamGroup streams(Device::cpu(), {.planning = true});
+  StreamSet streams(Device::cpu(), {.planning = true});
   Stream& stream = streams.add("compute");
   bool ran = false;
   stream.run("work", [&] { ran = true; });
@@ -92,17 +92,17 @@ TEST_CASE("a planning stream runs nothing") {
 
 TEST_CASE("streams on a missing GPU are an error that says how many there are") {
   const int count = cuda_device_count();
-  CHECK(test::error_of([&] { StreamGroup streams(Device::cuda(count)); }) ==
+  CHECK(test::error_of([&] { StreamSet streams(Device::cuda(count)); }) ==
         str("device cuda:", count, " does not exist: this process can use ", count, " CUDA devices"));
 }
 
 TEST_CASE("a planning stream can plan for a missing GPU") {
-  StreamGroup streams(Device::cuda(0), {.planning = true});
+  StreamSet streams(Device::cuda(0), {.planning = true});
   CHECK(streams.add("compute").device() == Device::cuda(0));
 }
 
 TEST_CASE("a communication stream with its own thread runs concurrently, and waiting for it is timed") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::concurrent});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   std::atomic<bool> host_went_on{false};
   Event done;
@@ -120,7 +120,7 @@ TEST_CASE("a communication stream with its own thread runs concurrently, and wai
 }
 
 TEST_CASE("an exception on a stream's thread reaches the waiter, and later work is skipped") {
-  StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
+  StreamSet streams(Device::cpu(), {.order = StreamOrder::concurrent});
   Stream& comm = streams.add("comm", StreamRole::comm);
   bool later = false;
   comm.run("fail", [] { fail("the cable is out"); });

@@ -36,7 +36,7 @@ std::string stderr_of(Work&& work) {
 TEST_CASE("a trace has one named row per stream and one span per piece of work") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::comm_late}) {
     Trace trace(3);
-    StreamGroup streams(Device::cpu(), {.order = order, .trace = &trace});
+    StreamSet streams(Device::cpu(), {.order = order, .trace = &trace});
     Stream &compute = streams.add("compute"), &gather = streams.add("gather \"0\"", StreamRole::comm);
     gather.run("all_gather", [] {});
     compute.run("matmul", [] {});
@@ -66,7 +66,7 @@ TEST_CASE("a trace has one named row per stream and one span per piece of work")
 TEST_CASE("a stage is a span around its ops in orders where ops run at the call") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::concurrent, StreamOrder::comm_late}) {
     Trace trace;
-    StreamGroup streams(Device::cpu(), {.order = order, .trace = &trace});
+    StreamSet streams(Device::cpu(), {.order = order, .trace = &trace});
     Stream& compute = streams.add("compute");
     {
       const TraceSpan span = compute.span("forward", 7);

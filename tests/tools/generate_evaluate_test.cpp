@@ -55,7 +55,7 @@ void write_seeing_model(const std::string& folder) {
   config.vision->patch_size = 8;
   config.vision->scale = 2;
   config.vision->image_token = 421;
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const ResidentModel model(resolved(config), DType::f32, streams.add("compute"));
   test::fill_random(model);
   test::write_model_folder(folder, model);

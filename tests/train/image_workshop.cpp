@@ -15,11 +15,11 @@ namespace {
 constexpr const char* kPictures[] = {"orientation_6.jpeg", "rgb_8.png"};
 constexpr int64_t kVocab = 100;
 
-bool has_tiles(const std::string& family) { return image_family_of(family) == ImageFamily::idefics3; }
+bool cuts_frames(const std::string& family) { return image_family_of(family) == ImageFamily::idefics3; }
 
 std::string preprocessor_of(const std::string& family) {
   if (flatshard::family(family).rope_axes) return R"({"patch_size": 2, "min_pixels": 16, "max_pixels": 64})";
-  if (has_tiles(family))
+  if (cuts_frames(family))
     return R"({"size": {"longest_edge": 8}, "max_image_size": {"longest_edge": 8}, "do_image_splitting": false})";
   return R"({"size": {"longest_edge": 16, "shortest_edge": 8}, "do_image_splitting": false})";
 }
@@ -36,7 +36,7 @@ ModelConfig model_that_reads(const ImageInput& input, const std::string& family,
 }
 
 void write_random_model(const std::string& folder, const ModelConfig& c, float deviation) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const ResidentModel model(resolved(c), DType::f32, streams.add("compute"));
   fill_random(model, deviation);
   write_model_folder(folder, model);
@@ -46,7 +46,7 @@ void write_random_model(const std::string& folder, const ModelConfig& c, float d
 
 ImageInput input_of(const std::string& family) {
   if (flatshard::family(family).rope_axes) return small_squares_input();
-  return has_tiles(family) ? small_tile_input() : small_image_input();
+  return cuts_frames(family) ? small_frame_input() : small_image_input();
 }
 
 ModelConfig model_for_workshop(const std::string& family, int64_t vocab) {

@@ -48,21 +48,22 @@ ImageSizes most_images(const ImageRules& rules, const DataOptions& options) {
           .rows = options.lane_sequences * frames * tokens_of_frame(rules)};
 }
 
-int64_t most_units(int64_t tokens, int64_t documents) {
+int64_t most_examples(int64_t tokens, int64_t documents) {
   return std::max<int64_t>(1, tokens / (2 * documents));
 }
 
 namespace {
 
-// Writes the values of a unit's targets into the rows of a lane.
-void write_values(const TokenColumn& column, const LaneUnit& unit, const int32_t* targets, float* values) {
-  std::vector<float> of_tokens(static_cast<size_t>(unit.piece.length));
-  column.read(unit.piece.begin, of_tokens);
-  for (int64_t t = unit.begin; t < unit.end; ++t) {
+// Writes the values of an example's targets into the rows of a lane.
+void write_values(const TokenColumn& column, const LaneExample& example, const int32_t* targets,
+                  float* values) {
+  std::vector<float> of_tokens(static_cast<size_t>(example.piece.length));
+  column.read(example.piece.begin, of_tokens);
+  for (int64_t t = example.begin; t < example.end; ++t) {
     if (targets[t] == kIgnoredTarget) continue;
-    const int64_t target = t + 1 - unit.begin;
+    const int64_t target = t + 1 - example.begin;
     values[t] = of_tokens[static_cast<size_t>(target)];
-    check(!std::isnan(values[t]), column.path(), ": has no value for token ", unit.piece.begin + target,
+    check(!std::isnan(values[t]), column.path(), ": has no value for token ", example.piece.begin + target,
           ": remove it, and it is made again");
   }
 }
@@ -220,7 +221,7 @@ Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {
   Batch batch = space;
   batch.boundaries = space.boundaries.slice(0, boundaries);
   if (!space.images.patches.empty()) batch.images = read_images(step, lane, space);
-  if (!space.answers.units.empty()) batch.answers = read_answers(step, lane, space);
+  if (!space.answers.examples.empty()) batch.answers = read_answers(step, lane, space);
   return batch;
 }
 
@@ -229,25 +230,26 @@ AnswerBatch Data::read_answers(int64_t step, int64_t lane, const Batch& space) c
   const int32_t* const targets = space.targets.as<int32_t>();
   float* const values = batch.values.empty() ? nullptr : batch.values.as<float>();
   std::fill_n(values, batch.values.size(), 0.0f);
-  int32_t* rows = batch.units.as<int32_t>();
+  int32_t* rows = batch.examples.as<int32_t>();
   int64_t count = 0;
-  std::vector<LaneUnit> units;
+  std::vector<LaneExample> examples;
   for (int64_t row = 0; row < options_.lane_sequences; ++row) {
     const Place at = place(step, lane * options_.lane_sequences + row);
-    units.clear();
-    at.source->sequences.append_units(at.sequence, row, units);
+    examples.clear();
+    at.source->sequences.append_examples(at.sequence, row, examples);
     const std::vector<const TokenColumn*>& columns = at.source->columns;
-    check(units.empty() || std::ssize(columns) * space.targets.size() == batch.values.size(), "a batch has ",
-          batch.values.size(), " values for ", columns.size(), " columns");
-    count += std::ssize(units);
-    check(count <= batch.units.shape[0], "the answers of a lane are more than planned");
-    for (const LaneUnit& unit : units) {
-      for (const int64_t at_row : {unit.begin, unit.second, unit.end}) *rows++ = static_cast<int32_t>(at_row);
+    check(examples.empty() || std::ssize(columns) * space.targets.size() == batch.values.size(),
+          "a batch has ", batch.values.size(), " values for ", columns.size(), " columns");
+    count += std::ssize(examples);
+    check(count <= batch.examples.shape[0], "the answers of a lane are more than planned");
+    for (const LaneExample& example : examples) {
+      for (const int64_t at_row : {example.begin, example.second, example.end})
+        *rows++ = static_cast<int32_t>(at_row);
       for (size_t k = 0; k < columns.size(); ++k)
-        write_values(*columns[k], unit, targets, values + static_cast<int64_t>(k) * space.targets.size());
+        write_values(*columns[k], example, targets, values + static_cast<int64_t>(k) * space.targets.size());
     }
   }
-  batch.units = batch.units.slice(0, count);
+  batch.examples = batch.examples.slice(0, count);
   return batch;
 }
 

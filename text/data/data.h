@@ -47,9 +47,9 @@ struct DataOptions {
 // The largest sizes of the images of a lane: packing keeps every sequence within max_patches.
 ImageSizes most_images(const ImageRules& rules, const DataOptions& options);
 
-// The most answer units in `tokens` tokens if a unit has `documents` documents: each has a token and a
+// The most examples in `tokens` tokens if an example has `documents` documents: each has a token and a
 // target.
-int64_t most_units(int64_t tokens, int64_t documents);
+int64_t most_examples(int64_t tokens, int64_t documents);
 
 // The first sequence of a step's batch, as an index in the order of an epoch.
 struct DataPosition {
@@ -90,7 +90,7 @@ class Data {
   // sequence (one per token unless sequences are wrapped) plus one; the result is cut to the boundaries in
   // use. The images are cut in the same way: `space` has most_images(), or no image tensors if the model
   // reads no images. Also starts loading the images of the same lane in the next step. With space for
-  // most_units() answer units, reads the units and their columns; the result is cut to the units in use.
+  // most_examples() examples, reads the examples and their columns; the result is cut to the examples in use.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The number of targets in all lanes of a step, without ignored ones: in total, and by source.
   int64_t target_count(int64_t step) const;

@@ -91,7 +91,7 @@ class Rooms {
 
 PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len) {
   if (options.has_answers())
-    add_units(file, documents_per_record(options.records), seq_len);
+    add_examples(file, documents_per_record(options.records), seq_len);
   else
     add_documents(file, options, seq_len);
   if (options.packing != Packing::none) {
@@ -101,7 +101,7 @@ PackedSequences::PackedSequences(const TokenFile& file, const PackingOptions& op
   for (size_t i = 0; i <= pieces_.size(); ++i) begins_.push_back(i);
 }
 
-void PackedSequences::add_units(const TokenFile& file, int64_t unit, int64_t seq_len) {
+void PackedSequences::add_examples(const TokenFile& file, int64_t documents_of_example, int64_t seq_len) {
   int64_t first = 0, documents = 0;
   bool is_trained = true;
   file.each_document([&](int64_t begin, int64_t length) {
@@ -111,13 +111,13 @@ void PackedSequences::add_units(const TokenFile& file, int64_t unit, int64_t seq
     }
     is_trained = is_trained && length > 0 &&
                  (length > seq_len || count_targets(file, {begin, static_cast<int32_t>(length)}) > 0);
-    if (++documents < unit) return;
+    if (++documents < documents_of_example) return;
     documents = 0;
     const int64_t whole = begin + length - first;
     if (!is_trained) {
       ++losses_.untrained;
     } else if (whole > seq_len) {
-      ++losses_.long_units;
+      ++losses_.long_examples;
     } else {
       pieces_.push_back({first, static_cast<int32_t>(whole)});
       used_tokens_ += whole;

@@ -9,9 +9,9 @@
 //   none            one document in each sequence, cut to seq_len
 // With the last three, documents without a token to train on are dropped, and sequences are padded.
 //
-// Answers that losses compare come in units: the documents of a pair, or a rollout. A unit is in one sequence
-// and never cut, so answers allow only best_fit and none. Both drop units longer than seq_len, and units with
-// a document without a token to train on.
+// Answers that losses compare come in examples: the documents of a pair, or a rollout. An example is in one
+// sequence and never cut, so answers allow only best_fit and none. Both drop examples longer than seq_len,
+// and examples with a document without a token to train on.
 //
 // Images are never cut, so files with images allow only best_fit and none. Their sequences also have at most
 // max_patches patches. A document is dropped if it has more, or if cutting it would remove tokens of an
@@ -46,7 +46,8 @@ struct PackingOptions {
   Padding padding = Padding::right;
   int64_t max_patches = 0;  // most patches in a sequence; 0: as many as the largest image has
 
-  // Records of all kinds but samples are answers that losses compare: the documents of a record form a unit.
+  // Records of all kinds but samples are answers that losses compare: the documents of a record form an
+  // example.
   RecordKind records = RecordKind::samples;
 
   bool has_answers() const { return records != RecordKind::samples; }
@@ -55,7 +56,7 @@ struct PackingOptions {
 // The most patches in a sequence.
 int64_t patches_of_sequence(const PackingOptions& options, const ImageRules& rules);
 
-// Tokens of the file that belong together; for answers, a unit.
+// Tokens of the file that belong together; for answers, an example.
 struct Piece {
   int64_t begin = 0;
   int32_t length = 0;
@@ -76,11 +77,11 @@ class PackedSequences {
   // Documents and tokens that packing dropped.
   struct Losses {
     int64_t empty = 0;             // documents without tokens
-    int64_t untrained = 0;         // documents, or units, dropped because of a document without targets
+    int64_t untrained = 0;         // documents, or examples, dropped because of a document without targets
     int64_t truncated = 0;         // documents that lost tokens
     int64_t truncated_tokens = 0;  // tokens lost by these documents
     int64_t images = 0;            // documents dropped because their images do not fit
-    int64_t long_units = 0;        // units of answers dropped because they are longer than seq_len
+    int64_t long_examples = 0;     // examples dropped because they are longer than seq_len
   };
   const Losses& losses() const { return losses_; }
   int64_t used_tokens() const { return used_tokens_; }
@@ -88,7 +89,7 @@ class PackedSequences {
 
  private:
   void add_documents(const TokenFile& file, const PackingOptions& options, int64_t seq_len);
-  void add_units(const TokenFile& file, int64_t unit, int64_t seq_len);
+  void add_examples(const TokenFile& file, int64_t documents_of_example, int64_t seq_len);
   void add(const TokenFile& file, Piece piece, int64_t patches);
   void sort_by_size(int64_t seq_len, int64_t max_patches);
   void fit_best(int64_t seq_len, int64_t max_patches);

@@ -85,19 +85,19 @@ AnswerCounts Sequences::answers_in(int64_t sequence) const {
   if (sequence < 0) return counts;
   for (const Piece piece : packed_->pieces(sequence)) {
     const std::vector<Piece> documents = documents_of(piece);
-    ++counts.units;
+    ++counts.examples;
     counts.chosen_tokens += count_targets(file_, documents.front());
     for (const Piece document : documents) counts.tokens += count_targets(file_, document);
   }
   return counts;
 }
 
-void Sequences::append_units(int64_t sequence, int64_t row, std::vector<LaneUnit>& units) const {
+void Sequences::append_examples(int64_t sequence, int64_t row, std::vector<LaneExample>& examples) const {
   if (sequence < 0) return;
   int64_t t = row * seq_len_ + first_place(sequence);
   for (const Piece piece : packed_->pieces(sequence)) {
     const int64_t end = t + piece.length;
-    units.push_back(
+    examples.push_back(
         {.piece = piece, .begin = t, .second = t + documents_of(piece).front().length, .end = end});
     t = end;
   }

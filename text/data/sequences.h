@@ -15,7 +15,7 @@ namespace flatshard {
 
 inline constexpr int32_t kIgnoredTarget = -100;
 
-// The images of one lane, in the order of their tokens: P patches of F frames (images, or tiles of images),
+// The images of one lane, in the order of their tokens: P patches of F frames (images, or parts of images),
 // which become R rows of the connector. P, F and R may be 0. If the model reads no images, all tensors are
 // empty.
 struct ImageBatch {
@@ -27,9 +27,9 @@ struct ImageBatch {
 
 // The answers in a lane that losses compare (kernels/answer_loss.h).
 struct AnswerBatch {
-  Tensor units;   // (U, 3) i32: the rows where a unit begins, where its second answer begins, and where it
-                  // ends; a single answer has second = end
-  Tensor values;  // (K, N) f32: K columns; each row has the value of its target, or 0 without a target
+  Tensor examples;  // (E, 3) i32: the rows where an example begins, where its second answer begins, and where
+                    // it ends; a single answer has second = end
+  Tensor values;    // (K, N) f32: K columns; each row has the value of its target, or 0 without a target
 };
 
 // The tensors of one lane on the host; N = sequences of the lane * seq_len.
@@ -47,19 +47,19 @@ struct ImageSizes {
   bool operator==(const ImageSizes&) const = default;
 };
 
-// A unit of answers: its tokens in the file, and its rows in the lane.
-struct LaneUnit {
+// An example: its tokens in the file, and its rows in the lane.
+struct LaneExample {
   Piece piece;
   int64_t begin = 0, second = 0, end = 0;
 };
 
 struct AnswerCounts {
-  int64_t units = 0;
+  int64_t examples = 0;
   int64_t tokens = 0;         // targets of all answers
-  int64_t chosen_tokens = 0;  // targets of the first answer of each unit
+  int64_t chosen_tokens = 0;  // targets of the first answer of each example
 
   AnswerCounts& operator+=(const AnswerCounts& more) {
-    units += more.units, tokens += more.tokens, chosen_tokens += more.chosen_tokens;
+    examples += more.examples, tokens += more.tokens, chosen_tokens += more.chosen_tokens;
     return *this;
   }
 };
@@ -78,8 +78,8 @@ class Sequences {
   int64_t read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
   // Appends the images of a sequence that is in this row of a lane.
   void append_images(int64_t sequence, int64_t row, std::vector<LaneImage>& images) const;
-  // Appends the answer units of a sequence that is in this row of a lane.
-  void append_units(int64_t sequence, int64_t row, std::vector<LaneUnit>& units) const;
+  // Appends the examples of a sequence that is in this row of a lane.
+  void append_examples(int64_t sequence, int64_t row, std::vector<LaneExample>& examples) const;
   AnswerCounts answers_in(int64_t sequence) const;
   // Null unless sequences are packed by documents.
   const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
@@ -88,7 +88,7 @@ class Sequences {
   void check_answers() const;
   void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
   void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
-  // The documents of a piece: the documents of its unit, or the piece itself.
+  // The documents of a piece: the documents of its example, or the piece itself.
   std::vector<Piece> documents_of(Piece piece) const;
   // The position of the first piece of a packed sequence in its row.
   int64_t first_place(int64_t sequence) const;

@@ -118,12 +118,12 @@ void read_processor(const JsonReader& processor, ImageRules& rules) {
   if (!size.members().empty()) size.require("longest_edge");
   rules.longest_edge = size_of(size, "longest_edge", idefics2 ? 980 : 4 * 364);
   rules.shortest_edge = size_of(size, "shortest_edge", 378);
-  rules.tile_edge = size_of(part_of(processor, "max_image_size"), "longest_edge", 364);
+  rules.frame_edge = size_of(part_of(processor, "max_image_size"), "longest_edge", 364);
 }
 
 void check_token_count(const JsonReader& processor, const ImageRules& rules) {
   if (rules.by_squares()) return;
-  const int64_t side = rules.tile_edge / rules.patch_size / std::max<int64_t>(rules.scale, 1);
+  const int64_t side = rules.frame_edge / rules.patch_size / std::max<int64_t>(rules.scale, 1);
   check_same(processor, "image_seq_len", rules.family == ImageFamily::idefics2 ? rules.latents : side * side);
 }
 
@@ -146,7 +146,7 @@ constexpr Member kMembers[] = {{"position_side", &ImageRules::position_side, tru
                                {"splits", &ImageRules::splits, true, true, false},
                                {"shortest_edge", &ImageRules::shortest_edge, true, false, false},
                                {"latents", &ImageRules::latents, true, false, false},
-                               {"tile_edge", &ImageRules::tile_edge, false, true, false},
+                               {"tile_edge", &ImageRules::frame_edge, false, true, false},
                                {"scale", &ImageRules::scale, false, true, true},
                                {"repeats", &ImageRules::repeats, false, false, true},
                                {"fewest_pixels", &ImageRules::fewest_pixels, false, false, true, kMostPixels},

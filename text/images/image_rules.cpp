@@ -8,10 +8,10 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kLargestEdge = 4096;  // longest edge of an idefics3 image after its first resize
-constexpr int64_t kMostTiles = 64;      // most tiles along a side
-constexpr int64_t kMostRatio = 200;     // largest ratio of the sides of a qwen2_vl image
-constexpr int64_t kMostRows = 4096;     // most patches along a side of a qwen2_vl image
+constexpr int64_t kLargestEdge = 4096;    // longest edge of an idefics3 image after its first resize
+constexpr int64_t kMostFramesAlong = 64;  // most frames along a side
+constexpr int64_t kMostRatio = 200;       // largest ratio of the sides of a qwen2_vl image
+constexpr int64_t kMostRows = 4096;       // most patches along a side of a qwen2_vl image
 constexpr int64_t kMostScale = 64;
 
 double ratio_of(ImageSize size) { return static_cast<double>(size.width) / static_cast<double>(size.height); }
@@ -70,31 +70,31 @@ ImageSize stretched(ImageSize image, int64_t edge) {
   return at_least(at_most(at_least(size, 1), kLargestEdge), 1);
 }
 
-// The most tiles along a side, which can become one pixel longer than an odd longest_edge.
-int64_t tiles_along(const ImageRules& rules) {
+// The most frames along a side, which can become one pixel longer than an odd longest_edge.
+int64_t frames_along(const ImageRules& rules) {
   const int64_t edge = std::min(rules.longest_edge, kLargestEdge);
-  return multiple_above(edge + edge % 2, rules.tile_edge) / rules.tile_edge;
+  return multiple_above(edge + edge % 2, rules.frame_edge) / rules.frame_edge;
 }
 
-ImageSize tiled(ImageSize size, int64_t edge) {
+ImageSize grown(ImageSize size, int64_t edge) {
   const ImageSize next = with_longer_side(size, multiple_above(std::max(size.width, size.height), edge));
   return {multiple_above(next.width, edge), multiple_above(next.height, edge)};
 }
 
 void lay_out_idefics3(const ImageRules& rules, ImageLayout& layout) {
-  const int64_t edge = rules.tile_edge;
-  const ImageSize tile{edge, edge};
+  const int64_t edge = rules.frame_edge;
+  const ImageSize frame{edge, edge};
   layout.resizes.push_back(stretched(layout.image, rules.longest_edge));
-  layout.resizes.push_back(rules.splits ? tiled(layout.resizes[0], edge) : tile);
+  layout.resizes.push_back(rules.splits ? grown(layout.resizes[0], edge) : frame);
   const ImageSize whole = layout.resizes[1];
-  if (whole != tile) {
-    layout.tile_rows = whole.height / edge;
-    layout.tile_columns = whole.width / edge;
+  if (whole != frame) {
+    layout.frame_rows = whole.height / edge;
+    layout.frame_columns = whole.width / edge;
   }
-  for (int64_t row = 0; row < layout.tile_rows; ++row)
-    for (int64_t column = 0; column < layout.tile_columns; ++column)
-      layout.frames.push_back({.x = column * edge, .y = row * edge, .part = tile, .size = tile});
-  layout.frames.push_back({.part = whole, .size = tile});
+  for (int64_t row = 0; row < layout.frame_rows; ++row)
+    for (int64_t column = 0; column < layout.frame_columns; ++column)
+      layout.frames.push_back({.x = column * edge, .y = row * edge, .part = frame, .size = frame});
+  layout.frames.push_back({.part = whole, .size = frame});
 }
 
 // --- qwen2_vl
@@ -244,12 +244,12 @@ void check_rules(const ImageRules& rules) {
           most * most / kMostRatio);
     return;
   }
-  check(rules.scale >= 1 && rules.tile_edge >= 1 && rules.tile_edge / rules.patch_size % rules.scale == 0 &&
-            rules.tile_edge >= rules.patch_size,
-        "tiles of images have ", rules.tile_edge, " pixels a side, which in patches of ", rules.patch_size,
+  check(rules.scale >= 1 && rules.frame_edge >= 1 && rules.frame_edge / rules.patch_size % rules.scale == 0 &&
+            rules.frame_edge >= rules.patch_size,
+        "frames of images have ", rules.frame_edge, " pixels a side, which in patches of ", rules.patch_size,
         " must be a multiple of scale_factor = ", rules.scale);
-  check(tiles_along(rules) <= kMostTiles, "images of longest_edge = ", rules.longest_edge,
-        " would have more than ", kMostTiles, " tiles of ", rules.tile_edge, " pixels a side");
+  check(frames_along(rules) <= kMostFramesAlong, "images of longest_edge = ", rules.longest_edge,
+        " would have more than ", kMostFramesAlong, " frames of ", rules.frame_edge, " pixels a side");
 }
 
 int64_t most_patches(const ImageRules& rules) {
@@ -258,14 +258,14 @@ int64_t most_patches(const ImageRules& rules) {
     const int64_t side = std::max(rules.longest_edge, rules.shortest_edge) / rules.patch_size;
     return side * side * (rules.splits ? 5 : 1);
   }
-  const int64_t tiles = rules.splits ? tiles_along(rules) : 1;
-  return fewest_patches_of_frame(rules) * (tiles > 1 ? tiles * tiles + 1 : 1);
+  const int64_t frames = rules.splits ? frames_along(rules) : 1;
+  return fewest_patches_of_frame(rules) * (frames > 1 ? frames * frames + 1 : 1);
 }
 
 int64_t fewest_patches_of_frame(const ImageRules& rules) {
   if (rules.by_squares()) return rules.scale * rules.scale;
   const bool idefics2 = rules.family == ImageFamily::idefics2;
-  const int64_t side = (idefics2 ? rules.shortest_edge : rules.tile_edge) / rules.patch_size;
+  const int64_t side = (idefics2 ? rules.shortest_edge : rules.frame_edge) / rules.patch_size;
   return side * side;
 }
 
@@ -309,12 +309,12 @@ std::string expansion(const ImageRules& rules, const ImageLayout& layout) {
     return text + kFake;
   }
   auto frame = layout.frames.begin();
-  for (int64_t row = 1; row <= layout.tile_rows; ++row) {
-    for (int64_t column = 1; column <= layout.tile_columns; ++column)
+  for (int64_t row = 1; row <= layout.frame_rows; ++row) {
+    for (int64_t column = 1; column <= layout.frame_columns; ++column)
       text += str(kFake, "<row_", row, "_col_", column, ">", image_tokens(rules, *frame++));
     text += "\n";
   }
-  if (layout.tile_rows > 0) text += "\n";
+  if (layout.frame_rows > 0) text += "\n";
   return text + kFake + "<global-img>" + image_tokens(rules, *frame) + kFake;
 }
 

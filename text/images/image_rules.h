@@ -6,8 +6,8 @@
 //   half) and the whole image; otherwise only the whole image. A frame keeps its ratio: its longer side is at
 //   most longest_edge, then both sides are at least shortest_edge. Pixels that fill no patch are dropped.
 // idefics3, also used by SmolVLM: the longer side becomes longest_edge, then both sides grow to multiples of
-//   tile_edge. Frames are tiles of tile_edge x tile_edge, by row, then the whole image squeezed into one
-//   tile. Without splits, or if there is only one tile, the whole image is the only frame.
+//   frame_edge. Frames have frame_edge x frame_edge pixels, by row; the last is the whole image, squeezed.
+//   Without splits, or if one frame covers the image, the whole image is the only frame.
 // qwen2_vl, also used by Qwen2.5-VL: the whole image is the only frame. It is cut into squares of
 //   scale x scale patches, at least one along each side. Its sides are rounded to multiples of a square's
 //   side; if its area would be below fewest_pixels or above most_pixels, both sides are scaled alike first.
@@ -42,7 +42,7 @@ struct ImageRules {
   int64_t position_side = 70;  // the model has position_side^2 positions: image_size / patch_size
   int64_t longest_edge = 980;
   int64_t shortest_edge = 378;  // used only by idefics2
-  int64_t tile_edge = 364;      // used only by idefics3
+  int64_t frame_edge = 364;     // used only by idefics3
   bool splits = true;
   ResizeFilter filter = ResizeFilter::bilinear;
   double rescale = 1.0 / 255;
@@ -59,7 +59,7 @@ struct ImageRules {
   bool operator==(const ImageRules&) const = default;
 };
 
-// Throws an Error if the rules contradict each other, or cut images into more than 64 x 64 tiles.
+// Throws an Error if the rules contradict each other, or cut images into more than 64 x 64 frames.
 void check_rules(const ImageRules& rules);
 
 struct ImageFrame {
@@ -74,8 +74,8 @@ struct ImageLayout {
   ImageSize image;
   std::vector<ImageSize> resizes;  // resizes of the whole image, before frames are cut
   std::vector<ImageFrame> frames;
-  int64_t tile_rows = 0, tile_columns = 0;  // tiles of idefics3; 0 if the whole image is the only frame
-  int64_t patches = 0, tokens = 0;          // sums over all frames; only <image> tokens count
+  int64_t frame_rows = 0, frame_columns = 0;  // idefics3; 0 if the whole image is the only frame
+  int64_t patches = 0, tokens = 0;            // sums over all frames; only <image> tokens count
 };
 
 // The treatment of transparency by transformers. If the record has the image as an object (image_source.h),
@@ -95,7 +95,7 @@ int64_t tokens_of_frame(const ImageRules& rules);
 
 // The text that a template prints for an image: <image>, or in qwen2_vl <|image_pad|>.
 std::string_view image_marker(const ImageRules& rules);
-// The text that replaces the marker: special tokens and, in idefics3, names of tiles and line ends. In
+// The text that replaces the marker: special tokens and, in idefics3, names of frames and line ends. In
 // idefics2 it begins and ends with <fake_token_around_image>; between two adjacent images this token appears
 // only once. In qwen2_vl it is the marker, once for each token.
 std::string expansion(const ImageRules& rules, const ImageLayout& layout);

@@ -69,7 +69,7 @@ constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
 // Rows that the horizontal pass computes together, so that the compiler can use vectors.
 constexpr int64_t kRows = 16;
-constexpr int64_t kLanes = kRows * kChannels;
+constexpr int64_t kValues = kRows * kChannels;
 
 // Reads column x of `rows` rows from y on: its pixels one below the other.
 void read_column(const Image& image, int64_t x, int64_t y, int64_t rows, uint8_t* column) {
@@ -85,14 +85,14 @@ void write_column(const uint8_t* column, int64_t x, int64_t y, int64_t rows, Ima
 }
 
 void sum_columns(const uint8_t* columns, const Taps& taps, uint8_t* out) {
-  int32_t sums[kLanes];
-  std::fill_n(sums, kLanes, kHalf);
-  const uint8_t* in = columns + taps.first * kLanes;
+  int32_t sums[kValues];
+  std::fill_n(sums, kValues, kHalf);
+  const uint8_t* in = columns + taps.first * kValues;
   for (const int32_t weight : taps.weights) {
-    for (int64_t i = 0; i < kLanes; ++i) sums[i] += in[i] * weight;
-    in += kLanes;
+    for (int64_t i = 0; i < kValues; ++i) sums[i] += in[i] * weight;
+    in += kValues;
   }
-  std::transform(sums, sums + kLanes, out, to_byte);
+  std::transform(sums, sums + kValues, out, to_byte);
 }
 
 Image with_width(const Image& image, int64_t width, const Kernel& kernel) {
@@ -100,11 +100,11 @@ Image with_width(const Image& image, int64_t width, const Kernel& kernel) {
                std::vector<uint8_t>(static_cast<size_t>(width * image.height) * kChannels)};
   std::vector<Taps> taps;
   for (int64_t x = 0; x < width; ++x) taps.push_back(taps_of(x, image.width, width, kernel));
-  std::vector<uint8_t> columns(static_cast<size_t>(image.width * kLanes));
-  uint8_t sums[kLanes];
+  std::vector<uint8_t> columns(static_cast<size_t>(image.width * kValues));
+  uint8_t sums[kValues];
   for (int64_t y = 0; y < image.height; y += kRows) {
     const int64_t rows = std::min(kRows, image.height - y);
-    for (int64_t x = 0; x < image.width; ++x) read_column(image, x, y, rows, columns.data() + x * kLanes);
+    for (int64_t x = 0; x < image.width; ++x) read_column(image, x, y, rows, columns.data() + x * kValues);
     for (int64_t x = 0; x < width; ++x) {
       sum_columns(columns.data(), taps[static_cast<size_t>(x)], sums);
       write_column(sums, x, y, rows, result);

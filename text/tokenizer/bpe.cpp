@@ -190,19 +190,19 @@ void Bpe::merge_long(std::vector<Piece>* pieces, Scratch& s) const {
 
 size_t Bpe::Scratch::place(const Key& key, size_t size) {
   const uint64_t mixed = key[0] ^ key[1] * 0xff51afd7ed558ccdu ^ key[2] * 0xc4ceb9fe1a85ec53u ^ size;
-  return mixed * 0x9e3779b97f4a7c15u >> (64 - kSlotBits);
+  return mixed * 0x9e3779b97f4a7c15u >> (64 - kEntryBits);
 }
 
 const std::vector<Bpe::Piece>& Bpe::encode(std::string_view word, Scratch& scratch) const {
   std::vector<Piece>& pieces = scratch.pieces_;
   pieces.clear();
   Scratch::Key key{};
-  Scratch::Slot* slot = nullptr;
+  Scratch::Entry* entry = nullptr;
   if (word.size() <= Scratch::kKeyBytes) {
     std::memcpy(key.data(), word.data(), word.size());
-    slot = &scratch.slots_[Scratch::place(key, word.size())];
-    if (slot->size == word.size() && slot->key == key) {
-      for (size_t i = 0; i < slot->count; ++i) pieces.push_back({slot->ids[i], slot->begins[i]});
+    entry = &scratch.entries_[Scratch::place(key, word.size())];
+    if (entry->size == word.size() && entry->key == key) {
+      for (size_t i = 0; i < entry->count; ++i) pieces.push_back({entry->ids[i], entry->begins[i]});
       return pieces;
     }
   }
@@ -216,13 +216,13 @@ const std::vector<Bpe::Piece>& Bpe::encode(std::string_view word, Scratch& scrat
     else
       merge_long(&pieces, scratch);
   }
-  if (slot == nullptr || pieces.size() > Scratch::kMostPieces) return pieces;
-  slot->key = key;
-  slot->size = static_cast<uint8_t>(word.size());
-  slot->count = static_cast<uint8_t>(pieces.size());
+  if (entry == nullptr || pieces.size() > Scratch::kMostPieces) return pieces;
+  entry->key = key;
+  entry->size = static_cast<uint8_t>(word.size());
+  entry->count = static_cast<uint8_t>(pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    slot->ids[i] = pieces[i].id;
-    slot->begins[i] = static_cast<uint8_t>(pieces[i].begin);
+    entry->ids[i] = pieces[i].id;
+    entry->begins[i] = static_cast<uint8_t>(pieces[i].begin);
   }
   return pieces;
 }

@@ -80,14 +80,14 @@ class Bpe {
 
 class Bpe::Scratch {
  public:
-  Scratch() : slots_(size_t{1} << kSlotBits) {}
+  Scratch() : entries_(size_t{1} << kEntryBits) {}
 
  private:
   friend class Bpe;
   // A cache line: a word of at most 24 bytes and its tokens.
-  static constexpr size_t kSlotBits = 15, kKeyBytes = 24, kMostPieces = 7;
+  static constexpr size_t kEntryBits = 15, kKeyBytes = 24, kMostPieces = 7;
   using Key = std::array<uint64_t, kKeyBytes / sizeof(uint64_t)>;
-  struct alignas(64) Slot {
+  struct alignas(64) Entry {
     Key key{};
     uint8_t size = 0, count = 0;  // bytes of the word; number of its tokens
     std::array<uint8_t, kMostPieces> begins{};
@@ -95,7 +95,7 @@ class Bpe::Scratch {
   };
   static size_t place(const Key& key, size_t size);
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::vector<Piece> pieces_;
   std::vector<uint64_t> heap_;
   std::vector<uint32_t> next_, previous_, ranks_;

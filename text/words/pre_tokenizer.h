@@ -17,15 +17,15 @@ class TakePiece {
  public:
   template <class Function>
   requires(!std::is_same_v<std::remove_cvref_t<Function>, TakePiece>) TakePiece(const Function& function)
-      : context_(&function), call_([](const void* context, const AlignedView& piece) {
-          (*static_cast<const Function*>(context))(piece);
+      : closure_(&function), call_([](const void* closure, const AlignedView& piece) {
+          (*static_cast<const Function*>(closure))(piece);
         }) {}
   void operator()(const AlignedView& piece) const {
-    if (!piece.text.empty()) call_(context_, piece);
+    if (!piece.text.empty()) call_(closure_, piece);
   }
 
  private:
-  const void* context_;
+  const void* closure_;
   void (*call_)(const void*, const AlignedView&);
 };
 

@@ -7,7 +7,7 @@ namespace flatshard {
 namespace {
 
 // The continuation in progress in one text of the generator.
-struct Slot {
+struct Running {
   int64_t request, most_tokens;
   const Sampler* sampler;
 };
@@ -20,21 +20,21 @@ class Batch {
         end_tokens_(end_tokens),
         take_(take),
         results_(results),
-        slots_(static_cast<size_t>(generator.options().texts)) {}
+        running_(static_cast<size_t>(generator.options().texts)) {}
 
-  void start(int64_t text, const Slot& slot) {
-    if (slot.most_tokens > 0) slots_[static_cast<size_t>(text)] = slot;
+  void start(int64_t text, const Running& running) {
+    if (running.most_tokens > 0) running_[static_cast<size_t>(text)] = running;
   }
   std::optional<int64_t> free_text() const {
-    const auto found = std::find(slots_.begin(), slots_.end(), std::nullopt);
-    if (found == slots_.end()) return {};
-    return found - slots_.begin();
+    const auto found = std::find(running_.begin(), running_.end(), std::nullopt);
+    if (found == running_.end()) return {};
+    return found - running_.begin();
   }
   // Appends a token to every continuation. Returns false if there are none.
   bool step() {
     std::vector<NextToken> next;
-    for (size_t text = 0; text < slots_.size(); ++text)
-      if (slots_[text]) next.push_back({static_cast<int64_t>(text), 0});
+    for (size_t text = 0; text < running_.size(); ++text)
+      if (running_[text]) next.push_back({static_cast<int64_t>(text), 0});
     if (next.empty()) return false;
     sample(next);
     std::erase_if(next, [this](const NextToken& n) { return ends(n); });
@@ -45,23 +45,23 @@ class Batch {
  private:
   void sample(std::vector<NextToken>& next) const {
     for (NextToken& n : next) {
-      const Slot& slot = *slots_[static_cast<size_t>(n.text)];
-      n.token = slot.sampler->sample(generator_.logits(n.text), generator_.tokens(n.text));
+      const Running& running = *running_[static_cast<size_t>(n.text)];
+      n.token = running.sampler->sample(generator_.logits(n.text), generator_.tokens(n.text));
     }
   }
 
   // Records a token. Returns whether the continuation ends with it.
   bool ends(const NextToken& next) {
-    std::optional<Slot>& slot = slots_[static_cast<size_t>(next.text)];
-    Continuation& result = results_[static_cast<size_t>(slot->request)];
+    std::optional<Running>& running = running_[static_cast<size_t>(next.text)];
+    Continuation& result = results_[static_cast<size_t>(running->request)];
     result.ended = std::find(end_tokens_.begin(), end_tokens_.end(), next.token) != end_tokens_.end();
     bool continues = !result.ended;
     if (continues) {
       result.tokens.push_back(next.token);
-      continues = std::ssize(result.tokens) < slot->most_tokens;
-      if (take_ && !take_(slot->request, next.token)) continues = false;
+      continues = std::ssize(result.tokens) < running->most_tokens;
+      if (take_ && !take_(running->request, next.token)) continues = false;
     }
-    if (!continues) slot.reset();
+    if (!continues) running.reset();
     return !continues;
   }
 
@@ -69,7 +69,7 @@ class Batch {
   std::span<const int32_t> end_tokens_;
   const TakeToken& take_;
   std::vector<Continuation>& results_;
-  std::vector<std::optional<Slot>> slots_;  // slots of the generator's texts
+  std::vector<std::optional<Running>> running_;  // by text of the generator
 };
 
 void check_length(const Generator& generator, int64_t prompt_tokens, int64_t most_tokens) {

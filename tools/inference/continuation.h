@@ -1,7 +1,7 @@
 #pragma once
-// Continues prompts in batches. Prompts of any lengths share the slots of a generator: when a continuation
-// ends, its slot takes the next prompt. A continuation is a function of its request alone, so on a CPU its
-// tokens do not depend on the number of slots.
+// Continues prompts in batches. Prompts of any lengths share the texts of a generator: when a continuation
+// ends, the next prompt takes its text. A continuation is a function of its request alone, so on a CPU its
+// tokens do not depend on the number of texts.
 
 #include <functional>
 #include <span>

@@ -74,7 +74,7 @@ void Generator::allocate() {
 
 // Plans every shape of a pass at the end of the longest texts, where they have the most keys.
 void Generator::plan() {
-  StreamGroup planning(options_.device, {.planning = true});
+  StreamSet planning(options_.device, {.planning = true});
   Stream& stream = planning.add("compute");
   const auto fill_up_to = [&](int64_t text, int64_t length) {
     cache_.rewind(text, 0);
@@ -279,19 +279,19 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
   for (const TextRows& text : rows) tokens += text.rows;
   const int64_t texts = static_cast<int64_t>(rows.size()), most = x_.shape[0],
                 boundaries_at = (1 + axes()) * most;
-  Context c{.stream = stream,
-            .scratch = scratch_,
-            .saved = saved_,
-            .tokens = inputs_.slice(0, tokens),
-            .positions = inputs_.slice(most, most + axes() * tokens),
-            .boundaries = {},
-            .targets = {},
-            .target_weights = {},
-            .losses = {},
-            .dtype = options_.dtype,
-            .cache = &cache_,
-            .texts = rows,
-            .text_boundaries = inputs_.slice(boundaries_at, boundaries_at + 4 * texts).view({texts, 4})};
+  LayerCall c{.stream = stream,
+              .scratch = scratch_,
+              .saved = saved_,
+              .tokens = inputs_.slice(0, tokens),
+              .positions = inputs_.slice(most, most + axes() * tokens),
+              .boundaries = {},
+              .targets = {},
+              .target_weights = {},
+              .losses = {},
+              .dtype = options_.dtype,
+              .cache = &cache_,
+              .texts = rows,
+              .text_boundaries = inputs_.slice(boundaries_at, boundaries_at + 4 * texts).view({texts, 4})};
   if (!images.empty()) c.images.rows = inputs_.slice(image_inputs_at(), image_inputs_at() + images.shape[0]);
   const int last = weights_.model().layer_count() - 1;
   const Tensor x = weights_.forward(c, {.first = weights_.model().embedding_layer(),

@@ -73,7 +73,7 @@ class Generator {
   void write_inputs(std::span<const TextRows> rows, std::span<const int32_t> tokens);
   void check_capacity(int64_t tokens) const;
 
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   GeneratorOptions options_;
   ModelWeights weights_;
@@ -84,7 +84,8 @@ class Generator {
   int64_t next_image_row_ = 0;  // row of the next image token
   KvCache cache_;
   Tensor x_, y_;  // (tokens of a pass, hidden)
-  // i32: tokens and positions of a pass, four boundaries per text (model/context.h), and the rows of images.
+  // i32: tokens and positions of a pass, four boundaries per text (model/layer_call.h), and the rows of
+  // images.
   Tensor inputs_, host_inputs_;
   Tensor logits_, pass_logits_;  // (batch, vocab) f32 in a pass, on the device and on the host
   Tensor states_, host_states_;  // (piece, hidden) in a pass

@@ -21,17 +21,17 @@ void ImagePass::run(Stream& stream, const PromptImages& images, int64_t frame, c
 
 Tensor ImagePass::forward(Stream& stream, Arena& scratch, Arena& saved) {
   inputs_.upload(stream);
-  Context c{.stream = stream,
-            .scratch = scratch,
-            .saved = saved,
-            .tokens = {},
-            .positions = {},
-            .boundaries = {},
-            .targets = {},
-            .target_weights = {},
-            .losses = {},
-            .images = inputs_.on_device(),
-            .dtype = dtype_};
+  LayerCall c{.stream = stream,
+              .scratch = scratch,
+              .saved = saved,
+              .tokens = {},
+              .positions = {},
+              .boundaries = {},
+              .targets = {},
+              .target_weights = {},
+              .losses = {},
+              .images = inputs_.on_device(),
+              .dtype = dtype_};
   return weights_.forward(c, {.first = 0,
                               .end = weights_.model().embedding_layer(),
                               .next = kNoLayer,

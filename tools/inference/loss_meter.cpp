@@ -70,7 +70,7 @@ LossMeter::LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, De
       scratch_("scratch", device) {
   if (weights_.model().config().vision) image_pass_.emplace(weights_, dtype, seq_len_);
   allocate();
-  StreamGroup planning(device, {.planning = true});
+  StreamSet planning(device, {.planning = true});
   Stream& stream = planning.add("compute");
   if (image_pass_) image_pass_->plan(stream, scratch_, saved_);
   run_pass(stream, seq_len_, 0);
@@ -178,16 +178,16 @@ void LossMeter::run_pass(Stream& stream, int64_t documents, int64_t image_rows) 
   copy(stream, inputs_, host_inputs_);
   copy(stream, target_weights_, host_target_weights_);
   const Inputs in = parts_of(inputs_);
-  Context c{.stream = stream,
-            .scratch = scratch_,
-            .saved = saved_,
-            .tokens = in.tokens,
-            .positions = axes() == 1 ? in.positions : in.positions.view({axes(), seq_len_}),
-            .boundaries = in.boundaries.slice(0, documents + 1),
-            .targets = in.targets,
-            .target_weights = target_weights_,
-            .losses = losses_,
-            .dtype = dtype_};
+  LayerCall c{.stream = stream,
+              .scratch = scratch_,
+              .saved = saved_,
+              .tokens = in.tokens,
+              .positions = axes() == 1 ? in.positions : in.positions.view({axes(), seq_len_}),
+              .boundaries = in.boundaries.slice(0, documents + 1),
+              .targets = in.targets,
+              .target_weights = target_weights_,
+              .losses = losses_,
+              .dtype = dtype_};
   if (image_rows > 0) c.images.rows = in.image_rows.slice(0, image_rows);
   const int last = weights_.model().layer_count() - 1;
   weights_.head(c, weights_.forward(c, {.first = weights_.model().embedding_layer(),

@@ -74,7 +74,7 @@ class LossMeter {
   int64_t read_images(std::span<const LossWindow> windows, const Inputs& host);
   void run_pass(Stream& stream, int64_t documents, int64_t image_rows);
 
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_;
   int64_t seq_len_;
   DType dtype_;

@@ -61,7 +61,7 @@ void ModelWeights::Sharded::construct(DType dtype) {
 
 // Plans every collective once, for the workspace of the communicators.
 void ModelWeights::Sharded::plan() {
-  StreamGroup planning(memory.tables.device(), {.planning = true});
+  StreamSet planning(memory.tables.device(), {.planning = true});
   Stream &compute = planning.add("compute"), &gather = planning.add("gather", StreamRole::comm);
   const auto nothing = [](Stream&, const ParamSpec&, int64_t, const Tensor&) {};
   for (ShardedUnit& unit : units->all()) unit.initialize(compute, gather, nothing);
@@ -73,7 +73,7 @@ void ModelWeights::Sharded::plan() {
 }
 
 ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype,
-                           StreamGroup& streams, Stream& compute, World* world) {
+                           StreamSet& streams, Stream& compute, World* world) {
   if (!world || world->size() == 1) {
     resident_ = std::make_unique<ResidentModel>(config, dtype, compute);
     read_model_weights(source, resident_->model(), resident_->parameters(), compute);
@@ -88,7 +88,7 @@ ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config,
   streams.sync_all();
 }
 
-Tensor ModelWeights::forward(Context& c, const Layers& layers) {
+Tensor ModelWeights::forward(LayerCall& c, const Layers& layers) {
   Tensor x = layers.input;
   for (int i = layers.first; i < layers.end; ++i) {
     const ArenaScope scope(c.saved);
@@ -102,7 +102,7 @@ Tensor ModelWeights::forward(Context& c, const Layers& layers) {
   return x;
 }
 
-void ModelWeights::head(Context& c, const Tensor& x) {
+void ModelWeights::head(LayerCall& c, const Tensor& x) {
   const ArenaScope scope(c.saved);
   const int last = model().layer_count() - 1;
   model().layer(last).forward(c, acquire(last, kNoLayer, c.stream), {}, x);

@@ -20,7 +20,7 @@ class ModelWeights {
  public:
   // Reads the weights of a model with this config, rounded to the dtype. With a `world` of several ranks, the
   // weights are sharded over it.
-  ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype, StreamGroup& streams,
+  ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype, StreamSet& streams,
                Stream& compute, World* world);
 
   Model& model() { return resident_ ? resident_->model() : sharded_->model; }
@@ -37,9 +37,9 @@ class ModelWeights {
     std::array<Tensor, 2> buffers;
   };
   // Runs the layers, and returns the output of the last. On a planning stream weights have no memory.
-  Tensor forward(Context& c, const Layers& layers);
+  Tensor forward(LayerCall& c, const Layers& layers);
   // Runs the head, which ends a pass.
-  void head(Context& c, const Tensor& x);
+  void head(LayerCall& c, const Tensor& x);
 
  private:
   // The parameters of a layer, valid until it is released. `next` is the layer that follows in the pass.

@@ -66,11 +66,11 @@ struct Printer {
 // The field's value as TOML, "" if it has none.
 std::string value_of(const Field& field) {
   if (field.spelling == Spelling::or_flag) {
-    const auto* const choice = std::get_if<Choice>(&field.slot);
-    const std::string text = choice ? choice->name() : *std::get<std::string*>(field.slot);
+    const auto* const choice = std::get_if<Choice>(&field.member);
+    const std::string text = choice ? choice->name() : *std::get<std::string*>(field.member);
     if (text == "true" || text == "false") return text;
   }
-  return std::visit(Printer{}, field.slot);
+  return std::visit(Printer{}, field.member);
 }
 
 }  // namespace

@@ -39,88 +39,88 @@ class Setter {
  public:
   Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
 
-  void operator()(const Choice& slot) const {
+  void operator()(const Choice& member) const {
     std::string choices;
-    for (const std::string& name : slot.names) choices += (choices.empty() ? "one of " : ", ") + name;
+    for (const std::string& name : member.names) choices += (choices.empty() ? "one of " : ", ") + name;
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind(choices);
-    check(slot.set(*value), source_.where, ": ", field_.key, " is ", quoted(*value), ", must be ", choices);
+    check(member.set(*value), source_.where, ": ", field_.key, " is ", quoted(*value), ", must be ", choices);
   }
-  void operator()(std::string* slot) const {
+  void operator()(std::string* member) const {
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind("a string");
-    *slot = *value;
+    *member = *value;
   }
-  void operator()(int64_t* slot) const {
+  void operator()(int64_t* member) const {
     const auto value = source_.node.value_exact<int64_t>();
     if (!value) wrong_kind("a whole number");
     check_bounds(*value);
-    *slot = *value;
+    *member = *value;
   }
-  void operator()(double* slot) const { *slot = number(source_.node); }
-  void operator()(bool* slot) const {
+  void operator()(double* member) const { *member = number(source_.node); }
+  void operator()(bool* member) const {
     const auto value = source_.node.value_exact<bool>();
     if (!value) wrong_kind("true or false");
-    *slot = *value;
+    *member = *value;
   }
-  void operator()(std::vector<std::string>* slot) const { set_list(slot, "a list of strings"); }
-  void operator()(std::vector<double>* slot) const {
+  void operator()(std::vector<std::string>* member) const { set_list(member, "a list of strings"); }
+  void operator()(std::vector<double>* member) const {
     const toml::array* array = source_.node.as_array();
     if (!array) wrong_kind("a list of numbers");
-    slot->clear();
-    for (const toml::node& item : *array) slot->push_back(number(item));
+    member->clear();
+    for (const toml::node& item : *array) member->push_back(number(item));
   }
-  void operator()(DataFiles* slot) const {
+  void operator()(DataFiles* member) const {
     constexpr const char* kFiles = "a file, a list of files, or a table such as {web = \"a.jsonl\"}";
-    if (source_.node.is_array()) return set_list(&slot->emplace<std::vector<std::string>>(), kFiles);
+    if (source_.node.is_array()) return set_list(&member->emplace<std::vector<std::string>>(), kFiles);
     if (const toml::table* table = source_.node.as_table())
-      return set_table(&slot->emplace<std::vector<NamedFile>>(), *table, kFiles);
+      return set_table(&member->emplace<std::vector<NamedFile>>(), *table, kFiles);
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind(kFiles);
-    *slot = *value;
+    *member = *value;
   }
-  void operator()(std::vector<int64_t>* slot) const {
+  void operator()(std::vector<int64_t>* member) const {
     const toml::array* array = source_.node.as_array();
     if (!array) wrong_kind("a list of whole numbers");
-    slot->clear();
+    member->clear();
     for (const toml::node& item : *array) {
       const auto value = item.value_exact<int64_t>();
       if (!value) wrong_kind("a list of whole numbers");
       check_bounds(*value);
-      slot->push_back(*value);
+      member->push_back(*value);
     }
   }
-  void operator()(ModulePatterns* slot) const {
-    if (source_.node.is_array()) return (*this)(&slot->emplace<std::vector<std::string>>());
+  void operator()(ModulePatterns* member) const {
+    if (source_.node.is_array()) return (*this)(&member->emplace<std::vector<std::string>>());
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind("a string or a list of strings");
-    *slot = *value;
+    *member = *value;
   }
-  void operator()(DeviceMap* slot) const {
-    if (source_.node.is_table()) return (*this)(&slot->emplace<std::map<std::string, double>>());
+  void operator()(DeviceMap* member) const {
+    if (source_.node.is_table()) return (*this)(&member->emplace<std::map<std::string, double>>());
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind("a string or a table of stages");
     if (const std::optional<DeviceMapKind> kind = named<DeviceMapKind>(*value))
-      *slot = *kind;
+      *member = *kind;
     else
-      *slot = *value;
+      *member = *value;
   }
-  void operator()(std::map<std::string, double>* slot) const {
+  void operator()(std::map<std::string, double>* member) const {
     const toml::table* table = source_.node.as_table();
     if (!table) wrong_kind("a table of numbers, such as {q_proj = 16}");
-    slot->clear();
-    for (const auto& [key, node] : *table) (*slot)[std::string(key.str())] = number(node);
+    member->clear();
+    for (const auto& [key, node] : *table) (*member)[std::string(key.str())] = number(node);
   }
-  void operator()(std::array<double, 2>* slot) const {
+  void operator()(std::array<double, 2>* member) const {
     const toml::array* array = source_.node.as_array();
     if (!array || array->size() != 2) wrong_kind("a list of two numbers");
-    *slot = {number(*array->get(0)), number(*array->get(1))};
+    *member = {number(*array->get(0)), number(*array->get(1))};
   }
   template <class T>
-  void operator()(std::optional<T>* slot) const {
+  void operator()(std::optional<T>* member) const {
     T value{};
     (*this)(&value);
-    *slot = value;
+    *member = value;
   }
 
  private:
@@ -135,25 +135,25 @@ class Setter {
           " contains a zero byte");
     return value;
   }
-  void set_list(std::vector<std::string>* slot, const char* expected) const {
+  void set_list(std::vector<std::string>* member, const char* expected) const {
     const toml::array* array = source_.node.as_array();
     if (!array) wrong_kind(expected);
-    slot->clear();
+    member->clear();
     for (const toml::node& item : *array) {
       if (!item.is_string()) wrong_kind(expected);
-      slot->push_back(*text(item));
+      member->push_back(*text(item));
     }
   }
   // Stores the files in the order of the config file, which the table does not keep.
-  void set_table(std::vector<NamedFile>* slot, const toml::table& table, const char* expected) const {
+  void set_table(std::vector<NamedFile>* member, const toml::table& table, const char* expected) const {
     std::map<std::pair<uint32_t, uint32_t>, NamedFile> in_order;
     for (const auto& [name, node] : table) {
       if (!node.is_string()) wrong_kind(expected);
       const toml::source_position at = name.source().begin;
       in_order[{at.line, at.column}] = {std::string(name.str()), *text(node)};
     }
-    slot->clear();
-    for (const auto& [at, file] : in_order) slot->push_back(file);
+    member->clear();
+    for (const auto& [at, file] : in_order) member->push_back(file);
   }
   double number(const toml::node& node) const {
     if (!node.is_floating_point() && !node.is_integer()) wrong_kind("a number");
@@ -302,7 +302,7 @@ class Loader {
       loaded_.refused.insert(unknown.meant);
       return;
     }
-    attempt(key, [&] { std::visit(Setter(*field, source), field->slot); });
+    attempt(key, [&] { std::visit(Setter(*field, source), field->member); });
     loaded_.origin[key] = source.origin;
   }
 
@@ -342,9 +342,9 @@ class Loader {
   // or a date.
   bool takes_text(const std::string& key) const {
     const Field* field = find(key);
-    return field &&
-           (std::holds_alternative<std::string*>(field->slot) ||
-            std::holds_alternative<Choice>(field->slot) || std::holds_alternative<DataFiles*>(field->slot));
+    return field && (std::holds_alternative<std::string*>(field->member) ||
+                     std::holds_alternative<Choice>(field->member) ||
+                     std::holds_alternative<DataFiles*>(field->member));
   }
   template <class Work>
   void attempt(const std::string& key, Work&& work) {

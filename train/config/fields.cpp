@@ -336,10 +336,10 @@ std::vector<Field> policy_fields(AnswerLoss& loss) {
   };
 }
 
-Choice optimizer_choice(OptimizerChoice* slot) {
+Choice optimizer_choice(OptimizerChoice* member) {
   std::vector<OptimizerChoice> values;
   for (const std::string& name : optimizer_names()) values.push_back(*optimizer_named(name));
-  return choice(slot, optimizer_names(), values);
+  return choice(member, optimizer_names(), values);
 }
 
 // "update rule and its state; adamw: AdamW with fp32 moments; ..."

@@ -10,16 +10,16 @@
 
 namespace flatshard {
 
-// The place of a value in a config.
-using Slot = std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
-                          std::vector<int64_t>*, std::vector<double>*, std::array<double, 2>*,
-                          std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*,
-                          ModulePatterns*, std::map<std::string, double>*, DeviceMap*, DataFiles*>;
+// A member of a config, of any type that a key can have.
+using Member = std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
+                            std::vector<int64_t>*, std::vector<double>*, std::array<double, 2>*,
+                            std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*,
+                            ModulePatterns*, std::map<std::string, double>*, DeviceMap*, DataFiles*>;
 
-inline Slot slot_of(Slot slot) { return slot; }
+inline Member member_of(Member member) { return member; }
 template <Named E>
-Slot slot_of(E* slot) {
-  return choice(slot);
+Member member_of(E* member) {
+  return choice(member);
 }
 
 // The bounds of a number.
@@ -53,7 +53,7 @@ struct ResumeRule {
 // One key.
 struct Field {
   std::string key;  // "optimizer.lr"
-  Slot slot;
+  Member member;
   std::string help;
   Bounds bounds{};
   Spelling spelling = Spelling::text;
@@ -62,13 +62,13 @@ struct Field {
   // `more` are bounds, a spelling and a rule for resume, in any order.
   template <class Value, class... More>
   Field(std::string name, Value value, std::string about, More... more)
-      : key(std::move(name)), slot(slot_of(value)), help(std::move(about)) {
+      : key(std::move(name)), member(member_of(value)), help(std::move(about)) {
     (add(more), ...);
   }
 
   // The names of a choice; empty for other fields.
   std::vector<std::string> names() const {
-    const Choice* const choice = std::get_if<Choice>(&slot);
+    const Choice* const choice = std::get_if<Choice>(&member);
     return choice ? choice->names : std::vector<std::string>{};
   }
 

@@ -14,8 +14,8 @@ namespace {
 
 using Toml = std::optional<std::string>;
 
-template <class Slot, class... Values>
-constexpr bool kHolds = (std::is_same_v<Slot, Values*> || ...);
+template <class Member, class... Values>
+constexpr bool kHolds = (std::is_same_v<Member, Values*> || ...);
 
 Toml list_of(std::vector<std::string> items, bool quotes) {
   std::string text;
@@ -39,7 +39,7 @@ std::string demand_of(const Field& field) {
            : kHolds<T, double, std::optional<double>, std::vector<int64_t>> ? "a number"
                                                                             : "one of ";
   };
-  std::string text = str("must be ", std::visit(demand, field.slot)), comma;
+  std::string text = str("must be ", std::visit(demand, field.member)), comma;
   for (const std::string& name : field.names()) text += std::exchange(comma, ", ") + name;
   return text;
 }
@@ -99,7 +99,7 @@ std::optional<std::string> toml_for(const Field& field, const std::string& value
         }
         return {};
       },
-      field.slot);
+      field.member);
 }
 
 std::string meaning_of(const ForeignKey& row, const std::vector<Field>& known) {

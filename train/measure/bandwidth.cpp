@@ -34,7 +34,7 @@ double median_seconds(World& world, const RunSetup& setup, int64_t floats_per_ra
   const std::unique_ptr<Communicator> comm =
       make_communicator(world, "bandwidth", 0, setup.transport, setup.device);
   Arena arena("bandwidth", Device::cpu(), Placement::pinned);
-  StreamGroup planning(setup.device, {.planning = true}), streams(setup.device);
+  StreamSet planning(setup.device, {.planning = true}), streams(setup.device);
   Stream& stream = streams.add("bandwidth", StreamRole::comm);
   const int64_t floats = floats_per_rank * world.size(), of_round = floats + floats_per_rank,
                 bytes = of_round * size_of(DType::f32),

@@ -29,7 +29,7 @@ std::string choose_products(const RunSetup& setup, World& world) {
   succeed_together(world, [&] {
     if (world.rank() != 0) return;
     const std::string before = std::filesystem::exists(path) ? read_whole_file(path, kMostBytes) : "";
-    StreamGroup streams(setup.device);
+    StreamSet streams(setup.device);
     text = tune_products(streams.add("timing"), before, path);
     if (text != before) write_whole_file(path, text);
   });

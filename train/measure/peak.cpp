@@ -34,7 +34,7 @@ class Squares {
  public:
   Squares(Device device, DType compute, bool tf32, int64_t size)
       : operands_("peak operands", device), scratch_("peak scratch", device), streams_(device) {
-    StreamGroup planning(device, {.planning = true});
+    StreamSet planning(device, {.planning = true});
     gemm(planning.add("compute"), scratch_, product_in(operands_, compute, tf32, size));
     operands_.commit();
     scratch_.commit();
@@ -65,7 +65,7 @@ class Squares {
 
  private:
   Arena operands_, scratch_;
-  StreamGroup streams_;
+  StreamSet streams_;
   Stream& stream_ = streams_.add("compute");
   Gemm product_;
 };

@@ -165,25 +165,25 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
 
 std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& s) {
   if (loss.kind == LossKind::kto) {
-    const double good = std::max(s.desirable, 1.0), bad = std::max(s.units - s.desirable, 1.0);
+    const double good = std::max(s.desirable, 1.0), bad = std::max(s.examples - s.desirable, 1.0);
     return {{"margin", s.chosen_reward / good - s.rejected_reward / bad},
             {"chosen_reward", s.chosen_reward / good},
             {"rejected_reward", s.rejected_reward / bad},
             {"chosen_logprob", s.chosen / good},
             {"rejected_logprob", s.rejected / bad},
-            {"kl", s.divergence / s.units}};
+            {"kl", s.divergence / s.examples}};
   }
   if (!loss.has_pairs()) {
     std::vector<NamedValue<double>> values{{"clip_share", s.clipped / s.tokens}};
     if (loss.has_reference()) values.push_back({"kl", s.divergence / s.tokens});
     return values;
   }
-  return {{"accuracy", s.correct / s.units},
-          {"margin", (s.chosen_reward - s.rejected_reward) / s.units},
-          {"chosen_reward", s.chosen_reward / s.units},
-          {"rejected_reward", s.rejected_reward / s.units},
-          {"chosen_logprob", s.chosen / s.units},
-          {"rejected_logprob", s.rejected / s.units}};
+  return {{"accuracy", s.correct / s.examples},
+          {"margin", (s.chosen_reward - s.rejected_reward) / s.examples},
+          {"chosen_reward", s.chosen_reward / s.examples},
+          {"rejected_reward", s.rejected_reward / s.examples},
+          {"chosen_logprob", s.chosen / s.examples},
+          {"rejected_logprob", s.rejected / s.examples}};
 }
 
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m) {

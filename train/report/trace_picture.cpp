@@ -148,7 +148,7 @@ constexpr double kLeft = 132, kWidth = 960, kRight = 12, kTop = 66, kRow = 20, k
 // The classes are scoped, since the report page contains the picture.
 constexpr char kStyle[] = R"(<style>
   .timeline text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .timeline .quiet { fill: #57606a } .timeline .line { stroke: #d0d7de } .timeline .lane { fill: #f3f5f7 }
+  .timeline .quiet { fill: #57606a } .timeline .line { stroke: #d0d7de } .timeline .track { fill: #f3f5f7 }
   .timeline .page { fill: #ffffff } .timeline .on { fill: #ffffff; font-size: 11px; text-anchor: middle }
   .timeline .forward { fill: #2f7fd6 } .timeline .backward { fill: #d9772b }
   .timeline .update { fill: #8a63d2 } .timeline .gather { fill: #2f9e63 } .timeline .sum { fill: #e79aa8 }
@@ -156,7 +156,7 @@ constexpr char kStyle[] = R"(<style>
   .timeline .wait { fill: #ffffff; stroke: #8c959f; stroke-dasharray: 2 2 }
   @media (prefers-color-scheme: dark) {
     .timeline text { fill: #e6edf3 } .timeline .quiet { fill: #9198a1 } .timeline .line { stroke: #3d444d }
-    .timeline .lane { fill: #1b222b } .timeline .page { fill: #0d1117 } .timeline .on { fill: #ffffff }
+    .timeline .track { fill: #1b222b } .timeline .page { fill: #0d1117 } .timeline .on { fill: #ffffff }
     .timeline .sum { fill: #8f4a57 } .timeline .wait { fill: #0d1117 }
   }
 </style>
@@ -183,7 +183,7 @@ class Picture {
   }
   // The rows of the rank at this place, below its name.
   std::string rows(int place, const std::string& name, const std::vector<Span>& spans) {
-    lanes(place, name);
+    tracks(place, name);
     // Waits are drawn on top of the spans that contain them.
     for (const bool waits : {false, true})
       for (const Span& s : spans) draw(place, s, waits);
@@ -237,12 +237,12 @@ class Picture {
     }
   }
 
-  void lanes(int place, const std::string& name) {
+  void tracks(int place, const std::string& name) {
     for (int row = 0; row < m_.rows_of_rank; ++row) {
       const double top = row_top(place, row);
       if (row == 0) text(kRight, top + 14, "", name);
       text(kLeft - 58, top + 14, "quiet", kRows[row]);
-      box("lane", kLeft, top, kWidth - kLeft - kRight, kRow, "");
+      box("track", kLeft, top, kWidth - kLeft - kRight, kRow, "");
     }
   }
 

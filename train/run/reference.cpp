@@ -121,11 +121,11 @@ void Reference::make(const File& file, Engine& engine) {
         const int64_t sequence = (batch * ranks + setup_.data_rank(rank)) * B + row;
         if (sequence >= data.sequence_count()) continue;
         const double* const losses_of_row = &all[static_cast<size_t>((rank * B + row) * S)];
-        std::vector<LaneUnit> units;
-        sequences.append_units(sequence, 0, units);
-        for (const LaneUnit& unit : units)
-          for (int64_t t = unit.begin; t + 1 < unit.end; ++t)
-            column[static_cast<size_t>(unit.piece.begin + t + 1 - unit.begin)] =
+        std::vector<LaneExample> examples;
+        sequences.append_examples(sequence, 0, examples);
+        for (const LaneExample& example : examples)
+          for (int64_t t = example.begin; t + 1 < example.end; ++t)
+            column[static_cast<size_t>(example.piece.begin + t + 1 - example.begin)] =
                 static_cast<float>(-losses_of_row[t]);
       }
     }

@@ -107,7 +107,7 @@ struct StepCounts {
     }
     for (const AnswerCounts& of : data.answer_counts(data_step)) {
       targets.push_back(of.tokens);
-      mean_over.push_back(loss.is_over_tokens() ? of.tokens : of.units);
+      mean_over.push_back(loss.is_over_tokens() ? of.tokens : of.examples);
       answers += of;
     }
   }
@@ -436,7 +436,7 @@ void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) 
 double Trainer::baseline(const AnswerCounts& answers) {
   if (!setup_.config.loss.has_baseline()) return 0;
   const std::vector<double> mine = runtime_.engine().gains(inputs_.train.data, status_.data_step);
-  return baseline_of({.units = static_cast<double>(answers.units),
+  return baseline_of({.examples = static_cast<double>(answers.examples),
                       .gain_of_others = gather_losses(world_, setup_, mine, {}, {}).sum});
 }
 

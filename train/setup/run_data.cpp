@@ -233,7 +233,7 @@ std::string RunData::describe_file(size_t i) const {
     };
     add(losses.empty, "empty document", " dropped");
     add(losses.untrained, noun_of(packing.records), " without trained tokens dropped");
-    add(losses.long_units, noun_of(packing.records), " longer than data.seq_len dropped");
+    add(losses.long_examples, noun_of(packing.records), " longer than data.seq_len dropped");
     add(losses.images, "document", " dropped whose images do not fit data.seq_len and data.max_patches");
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");

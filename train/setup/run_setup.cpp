@@ -8,7 +8,7 @@
 
 #include "build_config.h"
 #include "model/image_rows.h"
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
 #include "runtime/problems.h"
@@ -339,9 +339,9 @@ Model grouped_model(const RunSetup& setup, Arena& tables) {
   Model model(setup.model, tables, layer_cut(setup.wrap), setup.longest_text());
   const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
   if (setup.has_adapters())
-    apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);
+    select_adapter_params(model, setup.config.lora.save_modules, no_decay);
   else
-    apply_groups(model, setup.config.trainable, no_decay);
+    select_params(model, setup.config.trainable, no_decay);
   return model;
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "model/names.h"
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 #include "runtime/check.h"
 
 namespace flatshard {

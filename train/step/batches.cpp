@@ -1,5 +1,4 @@
-// The inputs of passes: batches of tokens, and the context of a layer's work on one of them. Their results:
-// losses.
+// The inputs of passes: batches of tokens, and a layer's work on one of them. Their results: losses.
 
 #include "kernels/init.h"
 #include "train/step/engine.h"
@@ -25,26 +24,26 @@ void Engine::set_target_weights(double value) {
 }
 
 // A layer's work on one lane of a micro-batch.
-Engine::Lane Engine::lane_of(const Action& action, int layer, int lane) {
+Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   const size_t at = static_cast<size_t>(action.micro * setup_.batching.lanes + lane);
   const LaneInputs& inputs = inputs_[at];
-  Lane l{.layer = model_.layer(layer, buffers_.set_of(action, lane)),
-         .context = context(inputs, losses_of(at), buffers_.saved(action)),
-         .rows = inputs.rows(),
-         .x = buffers_.input_of(action, layer, lane, inputs.rows())};
-  if (setup_.config.loss.is_used()) l.context.answers = inputs.answers(factors_);
-  l.context.dropout = draws_[at];
-  l.context.input_gradient = layer > whole_.first_trained_layer();
-  return l;
+  LayerWork work{.layer = model_.layer(layer, buffers_.set_of(action, lane)),
+                 .call = call(inputs, losses_of(at), buffers_.saved(action)),
+                 .rows = inputs.rows(),
+                 .x = buffers_.input_of(action, layer, lane, inputs.rows())};
+  if (setup_.config.loss.is_used()) work.call.answers = inputs.answers(factors_);
+  work.call.dropout = draws_[at];
+  work.call.input_gradient = layer > whole_.first_trained_layer();
+  return work;
 }
 
-Context Engine::context(const LaneInputs& inputs, const Tensor& losses, Arena& saved) {
-  Context c = context(inputs.batch(), losses, saved);
+LayerCall Engine::call(const LaneInputs& inputs, const Tensor& losses, Arena& saved) {
+  LayerCall c = call(inputs.batch(), losses, saved);
   c.images = inputs.images();
   return c;
 }
 
-Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) {
+LayerCall Engine::call(const Batch& batch, const Tensor& losses, Arena& saved) {
   return {.stream = compute_,
           .scratch = memory_.scratch,
           .saved = saved,

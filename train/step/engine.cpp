@@ -8,7 +8,7 @@
 namespace flatshard {
 namespace {
 
-std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
+std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamSet& streams) {
   if (!setup.units.offload && !setup.units.page_state_from) return std::nullopt;
   Stream& to_device = streams.add("copy to device", StreamRole::comm);
   return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
@@ -17,7 +17,7 @@ std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& stre
 }  // namespace
 
 Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeCommunicators& pipe,
-               MemoryPlan& memory, StreamGroup& streams)
+               MemoryPlan& memory, StreamSet& streams)
     : setup_(setup),
       rank_(rank),
       memory_(memory),
@@ -37,8 +37,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {
-  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes),
-                   [&](int layer) { return setup.pipeline.owns(stage(), layer); });
+  model_.add_layer_sets(buffers_.slots() * static_cast<int>(setup.batching.lanes),
+                        [&](int layer) { return setup.pipeline.owns(stage(), layer); });
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {

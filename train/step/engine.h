@@ -24,7 +24,7 @@
 namespace flatshard {
 
 // The inputs of a step.
-struct StepOrder {
+struct StepInputs {
   int64_t data_step;  // index of the global batch
   int64_t update;     // number of the update, from 1
   double lr;
@@ -58,7 +58,7 @@ class Engine {
  public:
   // With pipeline stages, the engine of a rank has the units of its stage and communicators for its ranks.
   Engine(const RunSetup& setup, int rank, Communicators comms, const PipeCommunicators& pipe,
-         MemoryPlan& memory, StreamGroup& streams);
+         MemoryPlan& memory, StreamSet& streams);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -69,7 +69,7 @@ class Engine {
   // parameters.
   void load_shards(const std::function<void(size_t unit)>& load);
   void publish_all();
-  StepResult step(const Data& data, const StepOrder& order);
+  StepResult step(const Data& data, const StepInputs& inputs);
   // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch, double baseline = 0);
   // The gains over the reference of answers to other prompts, summed for each local lane of a step; zero
@@ -133,7 +133,7 @@ class Engine {
   void backward(const Pass& pass);
   void prefetch_after(const Visit& visit, const Pass& pass);
   void prefetch_next_step();
-  void update(const StepOrder& order);
+  void update(const StepInputs& inputs);
   void replay_micro_step(const Schedule& schedule, size_t micro);
   // Whether the backward pass recomputes whole layers.
   bool recomputes() const { return setup_.config.train.recompute == Recompute::full; }
@@ -148,16 +148,16 @@ class Engine {
   Flow gradients_to(int chunk) const;
 
   // batches.cpp
-  struct Lane {
+  struct LayerWork {
     Layer& layer;
-    Context context;
+    LayerCall call;
     const RowCounts& rows;
     Tensor x;  // input of the layer
   };
   void read_batches(const Data& data, int64_t data_step);
-  Lane lane_of(const Action& action, int layer, int lane);
-  Context context(const LaneInputs& inputs, const Tensor& losses, Arena& saved);
-  Context context(const Batch& batch, const Tensor& losses, Arena& saved);
+  LayerWork work_on(const Action& action, int layer, int lane);
+  LayerCall call(const LaneInputs& inputs, const Tensor& losses, Arena& saved);
+  LayerCall call(const Batch& batch, const Tensor& losses, Arena& saved);
   void sum_losses();
   AnswerSums sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
                               const AnswerFactors& factors) const;
@@ -173,13 +173,13 @@ class Engine {
   // stage only.
   template <class Take>
   void measure(const Data& data, int64_t batch, bool has_answers, Take&& take);
-  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most) {
+  void forward_only(LayerCall& c, const RowCounts& rows, const RowCounts& most) {
     forward_only(c, rows, most, {0, model_.layer_count()}, {}, {});
   }
   struct LayerRange {
     int first, end;
   };
-  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
+  void forward_only(LayerCall& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
                     const Tensor& input, const Tensor& output);
 
   // sampling_step.cpp
@@ -193,7 +193,7 @@ class Engine {
   const RunSetup& setup_;
   int rank_;
   MemoryPlan& memory_;
-  StreamGroup& streams_;
+  StreamSet& streams_;
   Stream &compute_, &gather_, &reduce_;
   Model model_;
   const Wrapping& whole_;

@@ -14,7 +14,7 @@ void Engine::measure(const Data& data, int64_t batch_index, bool has_answers, Ta
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
   set_target_weights(1);
   inputs.read(data, batch_index, data_rank(), compute_);
-  Context c = context(inputs, losses.device, memory_.activations);
+  LayerCall c = call(inputs, losses.device, memory_.activations);
   forward_only(c, inputs.rows(), setup_.most_rows(B));
   losses.download(compute_);
   compute_.sync();
@@ -44,7 +44,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
 // Computes the losses of all lanes that read_batches() read.
 void Engine::measure_lanes() {
   for (size_t lane = 0; lane < inputs_.size(); ++lane) {
-    Context c = context(inputs_[lane], losses_of(lane), memory_.activations);
+    LayerCall c = call(inputs_[lane], losses_of(lane), memory_.activations);
     forward_only(c, inputs_[lane].rows(), setup_.most_rows(setup_.batching.lane_sequences));
   }
   losses_.download(compute_);
@@ -82,8 +82,8 @@ struct Activations : PipeBuffer {
 // Runs these layers; the first one reads `input`. If another layer follows, the stage of that layer gets the
 // result in `output`, unless that is empty. Two alternating buffers suffice: nothing is saved for a backward
 // pass. A message is received into the buffer that was sent last, which receive() waits for.
-void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& most, const LayerRange& layers,
-                          const Tensor& input, const Tensor& output) {
+void Engine::forward_only(LayerCall& c, const RowCounts& rows, const RowCounts& most,
+                          const LayerRange& layers, const Tensor& input, const Tensor& output) {
   const ArenaScope scope(memory_.activations);
   const auto takes_message = [&](int at) {
     if (at > setup_.pipeline.last_chunk()) return false;

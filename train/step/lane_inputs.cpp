@@ -32,8 +32,8 @@ LaneInputs::LaneInputs(const RunSetup& setup, int64_t sequences, MemoryPlan& mem
   batch_ = text_in(text_.device);
   if (has_answers && setup.config.loss.is_used()) {
     loss_ = setup.config.loss;
-    unit_count_ = most_units(tokens_, loss_->answers_of_unit());
-    units_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {unit_count_, 3}));
+    example_count_ = most_examples(tokens_, loss_->answers_of_example());
+    examples_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {example_count_, 3}));
     values_ =
         Mirror(memory.staging, memory.batch.alloc(DType::f32, {std::ssize(columns_of(*loss_)), tokens_}));
   }
@@ -54,7 +54,7 @@ Batch LaneInputs::text_in(const Tensor& space) const {
 AnswerInputs LaneInputs::answers_in(bool on_device, const AnswerFactors& factors) const {
   return {.loss = *loss_,
           .factors = factors,
-          .units = (on_device ? units_.device : units_.host).slice(0, unit_count_),
+          .examples = (on_device ? examples_.device : examples_.host).slice(0, example_count_),
           .values = on_device ? values_.device : values_.host};
 }
 
@@ -89,9 +89,9 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
                     .frames = room.frames,
                     .rows = room.rows};
   }
-  if (loss_) space.answers = {.units = units_.host, .values = values_.host};
+  if (loss_) space.answers = {.examples = examples_.host, .values = values_.host};
   const Batch on_host = data.read(data_step, lane, space);
-  if (loss_) unit_count_ = on_host.answers.units.shape[0];
+  if (loss_) example_count_ = on_host.answers.examples.shape[0];
   if (vision_) take_images(on_host.images, stream);
   if (has_axes_) {
     const Frames frames = frames_of(images_in(indices_.host, patches_.host, rows_));
@@ -100,7 +100,7 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
   }
   text_.upload(stream);
   if (loss_) {
-    units_.upload(stream);
+    examples_.upload(stream);
     values_.upload(stream);
   }
   batch_ = text_in(text_.device);
@@ -111,7 +111,7 @@ void LaneInputs::read(const Data& data, int64_t data_step, int64_t lane, Stream&
 void LaneInputs::plan_read(Stream& stream) const {
   text_.upload(stream);
   if (loss_) {
-    units_.upload(stream);
+    examples_.upload(stream);
     values_.upload(stream);
   }
   if (!vision_) return;

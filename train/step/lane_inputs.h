@@ -3,7 +3,7 @@
 // boundaries, and for a model that reads images their patches and rows. The buffers have space for the
 // largest lane; the device batch is cut to the part that the last read filled.
 
-#include "model/context.h"
+#include "model/layer_call.h"
 #include "runtime/mirror.h"
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
@@ -46,8 +46,8 @@ class LaneInputs {
   RowCounts most_{}, rows_{};
   Mirror text_;               // tokens, positions, targets, positions on axes, boundaries
   Mirror patches_, indices_;  // indices: positions of patches, frames, rows, and moves
-  Mirror units_, values_;     // units and values of answers
-  int64_t unit_count_ = 0;
+  Mirror examples_, values_;  // rows and values of examples
+  int64_t example_count_ = 0;
   Batch batch_;
   ImageInputs images_{};
 };

@@ -58,13 +58,13 @@ std::vector<AnswerSums> answers_in(std::span<const double> values) {
   return answers;
 }
 
-double baseline_of(const AnswerSums& sums) { return std::max(0.0, sums.gain_of_others / sums.units); }
+double baseline_of(const AnswerSums& sums) { return std::max(0.0, sums.gain_of_others / sums.examples); }
 
 namespace {
 
 // The mean loss, from the sums of all sequences with factors of 1.
 double mean_loss(const AnswerLoss& loss, const AnswerSums& s) {
-  const AnswerFactors factors = factors_of(loss, s.units, s.tokens, s.chosen_tokens, 1);
+  const AnswerFactors factors = factors_of(loss, s.examples, s.tokens, s.chosen_tokens, 1);
   return s.loss * static_cast<double>(factors.mean) - s.chosen * static_cast<double>(factors.sft);
 }
 

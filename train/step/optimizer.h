@@ -37,7 +37,7 @@ class Optimizer {
   const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
 
  private:
-  int64_t groups_of(const NormOrder::Unit& unit) const;
+  int64_t sums_of(const NormOrder::Unit& unit) const;
   void gather_stages(Stream& stream);
   void update_unit(Stream& stream, const ShardedUnit& unit, double lr, int64_t step);
 
@@ -47,11 +47,11 @@ class Optimizer {
   ShardPlacement& shards_;
   StatePages& pages_;
   NormOrder order_;
-  std::vector<int64_t> chunks_;  // number of chunks of each unit on a rank
-  Tensor by_rank_;               // partial sums of squares: (rank, unit, chunk)
-  Tensor own_groups_;            // sums of groups of these partial sums
-  Tensor by_stage_;              // own_groups_ of each of several stages, padded to one length
-  Tensor groups_;                // groups of the whole model, in the order of its units
+  std::vector<int64_t> intervals_;  // number of intervals of each unit on a rank
+  Tensor by_rank_;                  // partial sums of squares: (rank, unit, interval)
+  Tensor own_sums_;                 // sums of several of these partial sums each
+  Tensor by_stage_;                 // own_sums_ of each of several stages, padded to one length
+  Tensor sums_;                     // sums of the whole model, in the order of its units
   Tensor norm_, coefficient_, nonfinite_;
   Tensor mine_;  // this rank's part of by_rank_
   Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;

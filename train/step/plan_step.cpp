@@ -46,7 +46,7 @@ void Engine::plan_evaluation() {
   const int64_t tokens = setup_.eval_sequences * setup_.seq_len();
   const LaneInputs inputs(setup_, setup_.eval_sequences, memory_);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {tokens}));
-  Context c = context(inputs, losses.device, memory_.activations);
+  LayerCall c = call(inputs, losses.device, memory_.activations);
   forward_only(c, inputs.rows(), inputs.rows());
 }
 

@@ -109,7 +109,7 @@ class Engine::TextPasses {
   // Runs the layers that read images on the frame that was written.
   void run_frame(const Tensor& made) {
     frame_.upload(engine_.compute_);
-    Context c = engine_.context(Batch{}, {}, engine_.memory_.activations);
+    LayerCall c = engine_.call(Batch{}, {}, engine_.memory_.activations);
     c.images = frame_.on_device();
     engine_.forward_only(c, frame_.rows(), frame_.rows(), {0, engine_.model_.embedding_layer()}, {}, made);
   }
@@ -159,11 +159,11 @@ class Engine::TextPasses {
     inputs_.upload(engine_.compute_);
     const Tensor& in = inputs_.device;
     const Tensor positions = in.slice(most_rows_, most_rows_ + axes_ * tokens);
-    Context c = engine_.context({.tokens = in.slice(0, tokens),
-                                 .positions = axes_ == 1 ? positions : positions.view({axes_, tokens}),
-                                 .targets = {},
-                                 .boundaries = {}},
-                                {}, engine_.memory_.activations);
+    LayerCall c = engine_.call({.tokens = in.slice(0, tokens),
+                                .positions = axes_ == 1 ? positions : positions.view({axes_, tokens}),
+                                .targets = {},
+                                .boundaries = {}},
+                               {}, engine_.memory_.activations);
     c.cache = &cache_;
     c.texts = rows;
     c.text_boundaries = in.slice(boundaries, boundaries + 4 * texts).view({texts, 4});

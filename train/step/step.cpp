@@ -17,21 +17,22 @@
 
 namespace flatshard {
 
-StepResult Engine::step(const Data& data, const StepOrder& order) {
-  read_batches(data, order.data_step);
+StepResult Engine::step(const Data& data, const StepInputs& inputs) {
+  read_batches(data, inputs.data_step);
   if (setup_.config.loss.is_used()) {
-    const AnswerCounts& of = order.answers;
-    factors_ = factors_of(setup_.config.loss, static_cast<double>(of.units), static_cast<double>(of.tokens),
-                          static_cast<double>(of.chosen_tokens), order.loss_scale);
-    factors_.baseline = static_cast<float>(order.baseline);
+    const AnswerCounts& of = inputs.answers;
+    factors_ =
+        factors_of(setup_.config.loss, static_cast<double>(of.examples), static_cast<double>(of.tokens),
+                   static_cast<double>(of.chosen_tokens), inputs.loss_scale);
+    factors_.baseline = static_cast<float>(inputs.baseline);
     set_target_weights(1);
   } else {
-    set_target_weights(order.loss_scale / static_cast<double>(order.targets));
+    set_target_weights(inputs.loss_scale / static_cast<double>(inputs.targets));
   }
   accumulate(schedule_);
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
-  update(order);
+  update(inputs);
   compute_.sync();  // publication may still be in flight; the next step waits for it where needed
   sum_losses();
   return {.lane_losses = lane_losses_,
@@ -41,9 +42,10 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
           .finite = *nonfinite_.host.as<int32_t>() == 0};
 }
 
-void Engine::update(const StepOrder& order) {
-  optimizer_.measure(compute_, order.loss_scale);  // the gradient norm, over all ranks
-  optimizer_.update(compute_, order.lr, order.update, [&](ShardedUnit& u) { u.publish(compute_, gather_); });
+void Engine::update(const StepInputs& inputs) {
+  optimizer_.measure(compute_, inputs.loss_scale);  // the gradient norm, over all ranks
+  optimizer_.update(compute_, inputs.lr, inputs.update,
+                    [&](ShardedUnit& u) { u.publish(compute_, gather_); });
   prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
 }
@@ -80,8 +82,8 @@ void Engine::forward(const Pass& pass) {
     const TraceSpan span = compute_.span("forward", i);
     const int64_t mark = buffers_.mark(pass.action, i) = saved.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
-      Lane l = lane_of(pass.action, i, lane);
-      l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane, l.rows), l.x);
+      LayerWork work = work_on(pass.action, i, lane);
+      work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
       if (recomputes()) saved.rewind(mark);
     }
     units_.release(i, visit.keep_for, compute_);
@@ -101,12 +103,12 @@ void Engine::backward(const Pass& pass) {
     if (recomputes() || i == last) buffers_.mark(pass.action, i) = saved.mark();
     const int64_t mark = buffers_.mark(pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
-      Lane l = lane_of(pass.action, i, lane);
+      LayerWork work = work_on(pass.action, i, lane);
       const GradView g = units_.grads(i, compute_, lane, pass.action.micro);
       if (recomputes() && i < last)
-        l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane, l.rows), l.x);
+        work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
       // The gradient of the layer's output becomes that of its input, in place.
-      l.layer.backward(l.context, p, g, buffers_.gradient_of(pass.action, i, lane, l.rows), l.x);
+      work.layer.backward(work.call, p, g, buffers_.gradient_of(pass.action, i, lane, work.rows), work.x);
       if (recomputes()) saved.rewind(mark);
     }
     saved.rewind(mark);

@@ -4,7 +4,7 @@
 
 #include "comm/agreement.h"
 #include "kernels/gemm.h"
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 #include "runtime/gpu.h"
 #include "runtime/host_memory.h"
 #include "runtime/recording.h"
@@ -84,7 +84,7 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
 }
 
 int64_t TrainingRuntime::OwnedCommunicators::connect(Device device) const {
-  StreamGroup streams(device);
+  StreamSet streams(device);
   Stream& stream = streams.add("connect", StreamRole::comm);
   refs().connect(stream);
   pipe->connect(stream);
@@ -123,7 +123,7 @@ void TrainingRuntime::OwnedCommunicators::reserve_workspace(Arena& pinned) const
 
 RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
                                  const OwnedCommunicators& comms, Recording* recording) {
-  StreamGroup planning(setup.device, {.planning = true, .recording = recording});
+  StreamSet planning(setup.device, {.planning = true, .recording = recording});
   Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
   if (recording) {

@@ -80,7 +80,7 @@ class TrainingRuntime {
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
   std::vector<std::shared_ptr<void>> registered_;
-  StreamGroup streams_;
+  StreamSet streams_;
   RunPlan plan_;
   std::optional<Engine> engine_;
   std::optional<Staging> staging_;

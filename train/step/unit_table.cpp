@@ -74,12 +74,12 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, int64_t gathers, const Run
           .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit], gathers, setup.units, levels)};
 }
 
-// Every rank receives the sums of squares of all shards, one f32 per chunk.
+// Every rank receives the sums of squares of all shards, one f32 per interval.
 Bytes bytes_of_norm(const Wrapping& wrapping, RankGroups groups, const Levels& levels) {
-  int64_t chunks = 0;
+  int64_t intervals = 0;
   for (const ParamList& params : wrapping.units())
-    chunks += FlatLayout::trainable(params, groups.size, groups.count()).shard_size() / kSquaresChunk;
-  return received_in_gather(chunks * groups.size * size_of(DType::f32), levels);
+    intervals += FlatLayout::trainable(params, groups.size, groups.count()).shard_size() / kSquaresInterval;
+  return received_in_gather(intervals * groups.size * size_of(DType::f32), levels);
 }
 
 // A wrong pattern or size leaves parameters in the root units, which stay unsharded for most of a step.

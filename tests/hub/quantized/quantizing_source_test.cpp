@@ -25,7 +25,7 @@ struct Whole {
     for (float& value : values) value = normal(random);
     parts[""].resize(static_cast<size_t>(code_bytes(weight.elements())));
     std::vector<float> absmax(static_cast<size_t>(weight.blocks()));
-    StreamGroup streams(Device::cpu());
+    StreamSet streams(Device::cpu());
     Stream& stream = streams.add("test");
     quantize_four_bit(stream, {.codes = tensor_of(as<uint8_t>(""), {std::ssize(parts[""])}),
                                .absmax = tensor_of(absmax.data(), {weight.blocks()}),

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   World world;
   if (world.rank() == 0) std::cout << version_text("consumer") << "\nranks " << world.size() << '\n';
 
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   float x[2] = {3, 4}, w[2] = {1, 1}, y[2], rstd[1];
   rmsnorm_forward(streams.add("compute"), {.y = tensor_of(y, {1, 2}),
                                            .rstd = tensor_of(rstd, {1}),

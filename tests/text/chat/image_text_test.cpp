@@ -75,7 +75,7 @@ TEST_CASE("images that follow each other share a token, and texts that touch the
 
 TEST_CASE("texts that touch images of idefics3 stay as they are") {
   const ImageRules three{
-      .family = ImageFamily::idefics3, .patch_size = 4, .longest_edge = 8, .tile_edge = 8, .scale = 1};
+      .family = ImageFamily::idefics3, .patch_size = 4, .longest_edge = 8, .frame_edge = 8, .scale = 1};
   CHECK(shown("<image><image>a", {{14, 15, 0}}, 2, three) == "F<global-img>IIIIFF<global-img>IIIIF[a]");
 }
 

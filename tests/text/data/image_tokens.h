@@ -20,13 +20,13 @@ inline ImageInput small_image_input() {
           .token = 90};
 }
 
-// One tile of four patches, which become one token.
-inline ImageInput small_tile_input() {
+// One frame of four patches, which become one token.
+inline ImageInput small_frame_input() {
   return {.rules = {.family = ImageFamily::idefics3,
                     .patch_size = 4,
                     .position_side = 2,
                     .longest_edge = 8,
-                    .tile_edge = 8,
+                    .frame_edge = 8,
                     .splits = false,
                     .filter = ResizeFilter::lanczos},
           .token = 90};

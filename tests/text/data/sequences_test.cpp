@@ -50,7 +50,7 @@ struct Space {
       return tensor;
     };
     batch = {.tokens = take({n}), .positions = take({n}), .targets = take({n}), .boundaries = take({n + 1})};
-    batch.answers = {.units = take({most, 3}), .values = tensor_of(values.data(), {columns, n})};
+    batch.answers = {.examples = take({most, 3}), .values = tensor_of(values.data(), {columns, n})};
   }
   Ints ints;
   Floats values;
@@ -68,18 +68,19 @@ DataOptions options_of(int64_t seq_len, int64_t sequences, RecordKind records,
           .shuffle = false};
 }
 
-int64_t units_of(const DataOptions& options) {
-  return most_units(options.lane_sequences * options.seq_len, documents_per_record(options.packing.records));
+int64_t examples_of(const DataOptions& options) {
+  return most_examples(options.lane_sequences * options.seq_len,
+                       documents_per_record(options.packing.records));
 }
 
 }  // namespace
 
-TEST_CASE("a unit of answers is never cut, and is dropped if it is too long or an answer is not trained") {
+TEST_CASE("an example is never cut, and is dropped if it is too long or an answer is not trained") {
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 2}, {5, 1}, {9, 1}, {2, 1}, {3, 0}, {2, 1}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
   for (const Packing packing : {Packing::best_fit, Packing::none}) {
     const PackedSequences packed(file, options_of(9, 1, RecordKind::pairs, packing).packing, 9);
-    CHECK(packed.losses().long_units == 1);
+    CHECK(packed.losses().long_examples == 1);
     CHECK(packed.losses().untrained == 1);
     CHECK(packed.used_tokens() == 5 + 9 + 4);
     std::vector<Ints> lengths;
@@ -92,7 +93,7 @@ TEST_CASE("a unit of answers is never cut, and is dropped if it is too long or a
   }
 }
 
-TEST_CASE("a batch says where units begin, where their second answer begins, and where they end") {
+TEST_CASE("a batch says where examples begin, where their second answer begins, and where they end") {
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 2}, {5, 1}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
   write_token_column(kColumn, "", temp.values);
@@ -100,16 +101,16 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
   const DataOptions options = options_of(10, 2, RecordKind::pairs);
   Data data(file, options);
   data.set_columns({{&column, &column}});
-  Space space(20, units_of(options), 2);
-  CHECK(units_of(options) == 5);
+  Space space(20, examples_of(options), 2);
+  CHECK(examples_of(options) == 5);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.tokens) == Ints{6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 15, 16, 17, 18, 0});
   CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -100,
                                         -100, 3, -100, 5,    -100, 16,   -100, 18, -100, -100});
   CHECK(elements(batch.positions) == Ints{0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 0, 1, 2, 0, 1, 0, 1, 0, 1, 0});
   CHECK(elements(batch.boundaries) == Ints{0, 4, 9, 10, 13, 15, 17, 19, 20});
-  CHECK(batch.answers.units.shape == Shape{3, 3});
-  CHECK(elements(batch.answers.units) == Ints{0, 4, 9, 10, 13, 15, 15, 17, 19});
+  CHECK(batch.answers.examples.shape == Shape{3, 3});
+  CHECK(elements(batch.answers.examples) == Ints{0, 4, 9, 10, 13, 15, 15, 17, 19});
   const Ints targets = elements(batch.targets);
   for (size_t k = 0; k < 2; ++k)
     for (size_t i = 0; i < 20; ++i)
@@ -117,40 +118,40 @@ TEST_CASE("a batch says where units begin, where their second answer begins, and
   CHECK(data.target_count(0) == 7);
 }
 
-TEST_CASE("answers are counted by source: units, targets, and the targets of first answers") {
+TEST_CASE("answers are counted by source: examples, targets, and the targets of first answers") {
   const TempAnswers temp({{3, 1}, {2, 1}, {4, 3}, {5, 5}, {2, 1}, {2, 1}});
   const TokenFile file(kPath);
   const Data data(file, options_of(10, 2, RecordKind::pairs));
   const std::vector<AnswerCounts> counts = data.answer_counts(0);
   REQUIRE(counts.size() == 1);
-  CHECK(counts[0].units == 3);
+  CHECK(counts[0].examples == 3);
   CHECK(counts[0].tokens == 2 + 3 + 4 + 2);  // the first token of the document of 5 is no target
   CHECK(counts[0].chosen_tokens == 1 + 3 + 1);
   CHECK(data.target_count(0) == counts[0].tokens);
-  CHECK(data.source(0).answers_in(-1).units == 0);
+  CHECK(data.source(0).answers_in(-1).examples == 0);
 }
 
-TEST_CASE("a unit of one answer ends where a second would begin, and padding may be on the left") {
+TEST_CASE("an example of one answer ends where a second would begin, and padding may be on the left") {
   const TempAnswers temp({{3, 1}, {2, 1}});
   const TokenFile file(kPath);
   DataOptions options = options_of(4, 2, RecordKind::rollouts, Packing::none);
   options.packing.padding = Padding::left;
   const Data data(file, options);
-  Space space(8, units_of(options), 0);
+  Space space(8, examples_of(options), 0);
   const Batch batch = data.read(0, 0, space.batch);
-  CHECK(elements(batch.answers.units) == Ints{1, 4, 4, 6, 8, 8});
+  CHECK(elements(batch.answers.examples) == Ints{1, 4, 4, 6, 8, 8});
   CHECK(elements(batch.boundaries) == Ints{0, 1, 4, 6, 8});
 }
 
-TEST_CASE("a lane of empty sequences has no units") {
+TEST_CASE("a lane of empty sequences has no examples") {
   const TempAnswers temp({{3, 1}, {2, 1}});
   const TokenFile file(kPath);
   DataOptions options = options_of(5, 1, RecordKind::pairs);
   options.total_sequences = 2;
   const Data data(file, options);
-  Space space(5, units_of(options), 0);
-  CHECK(data.read(0, 0, space.batch).answers.units.shape == Shape{1, 3});
-  CHECK(data.read(0, 1, space.batch).answers.units.empty());
+  Space space(5, examples_of(options), 0);
+  CHECK(data.read(0, 0, space.batch).answers.examples.shape == Shape{1, 3});
+  CHECK(data.read(0, 1, space.batch).answers.examples.empty());
 }
 
 TEST_CASE("a target without a value is an error with its token and file") {
@@ -164,7 +165,7 @@ TEST_CASE("a target without a value is an error with its token and file") {
     const TokenColumn column(kColumn, file.size(), "");
     Data data(file, options);
     data.set_columns({{&column}});
-    Space space(5, units_of(options), 1);
+    Space space(5, examples_of(options), 1);
     return test::error_of([&] { data.read(0, 0, space.batch); });
   };
   CHECK(error(0) == "");

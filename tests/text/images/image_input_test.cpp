@@ -58,7 +58,7 @@ TEST_CASE("what the files of a model leave out is as in transformers 5") {
                                       .patch_size = 14,
                                       .position_side = 26,
                                       .longest_edge = 1456,
-                                      .tile_edge = 364,
+                                      .frame_edge = 364,
                                       .splits = true,
                                       .filter = ResizeFilter::lanczos,
                                       .scale = 2},
@@ -149,7 +149,7 @@ TEST_CASE("rules that cannot be followed are refused with file and key") {
   CHECK(error(config, "", R"({"max_image_size": {"longest_edge": 378}})").find("scale_factor") !=
         std::string::npos);
   CHECK(error(config, "", R"({"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 28}})")
-            .find("64 tiles of 28") != std::string::npos);
+            .find("64 frames of 28") != std::string::npos);
   CHECK(error("[]") == "a model/config.json: must be a JSON object");
   for (const char* const json : {"", "[]", "{}", R"({"family": "idefics2", "filter": "x"})",
                                  R"({"family": "idefics2", "filter": "lanczos"})",

@@ -20,7 +20,7 @@ struct Seen {
   ImageRules rules;
   ImageSize image;
   uint64_t seed;
-  int64_t tile_rows, tile_columns, frames, patches, tokens;
+  int64_t frame_rows, frame_columns, frames, patches, tokens;
   std::string rows, positions, text;  // hashes
 };
 
@@ -29,8 +29,8 @@ std::istream& operator>>(std::istream& in, Seen& s) {
   int64_t image_size, units;
   in >> family >> s.rules.splits >> s.rules.patch_size >> image_size >> s.rules.longest_edge >>
       s.rules.shortest_edge;
-  in >> s.rules.tile_edge >> units >> filter >> s.image.width >> s.image.height >> s.seed >> s.tile_rows;
-  in >> s.tile_columns >> s.frames >> s.patches >> s.tokens >> s.rows >> s.positions >> s.text;
+  in >> s.rules.frame_edge >> units >> filter >> s.image.width >> s.image.height >> s.seed >> s.frame_rows;
+  in >> s.frame_columns >> s.frames >> s.patches >> s.tokens >> s.rows >> s.positions >> s.text;
   if (!in) return in;
   s.rules.family = named<ImageFamily>(family).value();
   s.rules.filter = named<ResizeFilter>(filter).value();
@@ -69,8 +69,8 @@ TEST_CASE("a model sees of an image what the processors of transformers make of 
     const Seen& seen = all[i];
     CAPTURE(i);
     const ImageLayout layout = layout_of(seen.rules, seen.image);
-    CHECK(layout.tile_rows == seen.tile_rows);
-    CHECK(layout.tile_columns == seen.tile_columns);
+    CHECK(layout.frame_rows == seen.frame_rows);
+    CHECK(layout.frame_columns == seen.frame_columns);
     CHECK(std::ssize(layout.frames) == seen.frames);
     CHECK(layout.tokens == seen.tokens);
     REQUIRE(layout.patches == seen.patches);
@@ -112,12 +112,12 @@ TEST_CASE("sides of images between the fewest and the most pixels keep their rat
   CHECK(error_of(rules, {10, 2000}) == "");
 }
 
-TEST_CASE("the text of an image names its tiles") {
+TEST_CASE("the text of an image names its frames") {
   ImageRules rules{.family = ImageFamily::idefics3,
                    .patch_size = 2,
                    .position_side = 4,
                    .longest_edge = 16,
-                   .tile_edge = 8,
+                   .frame_edge = 8,
                    .scale = 4};
   const std::string f = "<fake_token_around_image>", i = "<image>";
   CHECK(expansion(rules, layout_of(rules, {40, 20})) ==
@@ -134,7 +134,7 @@ TEST_CASE("rules that contradict each other, and images that they do not fit, ar
   CHECK(error_of({.splits = false}, {1, 50}) == "");
   CHECK(test::missing_from(error_of({.patch_size = 0}, {9, 9}), {"patches, 0"}) == "");
   CHECK(test::missing_from(error_of({.shortest_edge = 13}, {9, 9}), {"shortest_edge", "13", "14"}) == "");
-  CHECK(test::missing_from(error_of({.family = ImageFamily::idefics3, .tile_edge = 378, .scale = 2}, {9, 9}),
+  CHECK(test::missing_from(error_of({.family = ImageFamily::idefics3, .frame_edge = 378, .scale = 2}, {9, 9}),
                            {"378", "14", "scale_factor = 2"}) == "");
   const ImageRules rules;
   CHECK(test::missing_from(

@@ -110,7 +110,7 @@ std::string write_gguf(const std::string& path, const std::string& tokenizer) {
   fs::create_directories(folder);
   fs::copy(str(kSourceDir, "/tests/golden/tokenizers/", tokenizer), folder);
   write_file(folder + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const ResidentModel model(small_model("llama", Tokenizer(folder).vocab() + 3), DType::f32,
                             streams.add("compute"));
   fill_random(model);

@@ -22,7 +22,7 @@ constexpr int64_t kPositions = 400;
 
 // The folder of a small random model.
 std::string folder_of(const std::string& family, int64_t vocab = 40) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   ModelConfig config = test::small_model(family, vocab);
   config.max_positions = kPositions;
   const ResidentModel model(config, DType::f32, streams.add("compute"));

@@ -47,7 +47,7 @@ std::string tokenizer_json() {
 }  // namespace
 
 void write_talking_model(const std::string& folder) {
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   ModelConfig config = small_model("llama", kTalkingVocab);
   config.max_positions = 300;
   const ResidentModel model(config, DType::f32, streams.add("compute"));

@@ -84,8 +84,8 @@ TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const std::string svg = test::read_file(workshop.file("runs/default/overlap.svg"));
   std::vector<double> tops;
-  const std::string lane = "<rect class=\"lane\"";
-  for (size_t at = svg.find(lane); at != svg.npos; at = svg.find(lane, at + 1))
+  const std::string track = "<rect class=\"track\"";
+  for (size_t at = svg.find(track); at != svg.npos; at = svg.find(track, at + 1))
     tops.push_back(std::stod(svg.substr(svg.find(" y=\"", at) + 4)));
   REQUIRE(tops.size() == 8);
   for (size_t i = 1; i < tops.size(); ++i) CHECK(tops[i] >= tops[i - 1] + 20);  // the height of a row

@@ -18,7 +18,7 @@ using Change = std::function<void(float* embedding, int64_t width)>;
 void write_changed_model(const std::string& folder, const Change& change) {
   std::filesystem::remove_all(folder);
   test::write_talking_model(folder);
-  StreamGroup streams(Device::cpu());
+  StreamSet streams(Device::cpu());
   const ResidentModel model(read_hf_config(folder + "/config.json"), DType::f32, streams.add("compute"));
   test::fill_random(model);
   const auto& specs = model.model().param_lists()[0].specs();

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "comm/flat_layout.h"
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 #include "runtime/check.h"
 #include "tests/test.h"
 
@@ -25,7 +25,7 @@ const ModelConfig kSmallGpt2{
 struct Wrapped {
   Wrapped(const ModelConfig& config, const WrapOptions& options, std::vector<std::string> trainable = {"*"})
       : model(resolved(config), tables, layer_cut(options)),
-        wrapping((apply_groups(model, trainable, {}), model), options) {}
+        wrapping((select_params(model, trainable, {}), model), options) {}
 
   int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].parameter_count(); }
   const UnitRole& role(const std::string& unit) const { return wrapping.roles()[index(unit)]; }

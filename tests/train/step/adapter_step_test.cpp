@@ -237,24 +237,25 @@ TEST_CASE("a step on adapters multiplies by each frozen weight once forward and 
   Config config = config_of("llama");
   config.train.batch_size_per_device = 2;
   config.train.lane_size = 2;
-  // Of a block: q, k, v; o; gate, up; down. Each group has one product where an adapter has one per layer.
-  constexpr size_t kBlocks = 2, kLayers = 7, kGroups = 4;
+  // Of a block: q, k, v; o; gate, up; down. Each joined matrix has one product where an adapter has one per
+  // layer.
+  constexpr size_t kBlocks = 2, kLayers = 7, kJoined = 4;
   const size_t head = 2;  // logits and their gradient
   // Below the first adapters nothing is computed: the first block lacks dx of q, k and v, and of their a.
-  const size_t frozen = kBlocks * 2 * kGroups - 1 + head;
-  // Per layer y += u b, db and du; per group u, da and dx.
-  CHECK(products(config) == frozen + kBlocks * 3 * (kLayers + kGroups) - 1);
+  const size_t frozen = kBlocks * 2 * kJoined - 1 + head;
+  // Per layer y += u b, db and du; per joined matrix u, da and dx.
+  CHECK(products(config) == frozen + kBlocks * 3 * (kLayers + kJoined) - 1);
 
   config.lora.targets = std::vector<std::string>{"v_proj"};
   config.lora.layers = {1};
   // No backward pass for block 0; of block 1, neither dx of q, k and v nor of a.
-  CHECK(products(config) == kGroups + kGroups + kGroups - 1 + head + 5);
+  CHECK(products(config) == kJoined + kJoined + kJoined - 1 + head + 5);
 
   Config full = config_of("llama");
   full.lora.rank = 0;
   full.train.batch_size_per_device = 2;
   full.train.lane_size = 2;
-  CHECK(products(full) == kBlocks * 3 * kGroups + head + 1);
+  CHECK(products(full) == kBlocks * 3 * kJoined + head + 1);
 }
 
 TEST_CASE("Llama-3-8B with adapters plans two bytes per frozen parameter and eighteen per trained one") {

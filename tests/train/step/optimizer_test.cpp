@@ -59,7 +59,7 @@ class Workbench {
   MirrorCommunicator comm_, alone_;
   UnitOptions options_;
   MemoryPlan memory_{Device::cpu()};
-  StreamGroup streams_{Device::cpu()};
+  StreamSet streams_{Device::cpu()};
   Stream& stream_ = streams_.add("stream");
   std::optional<UnitResources> shared_;
   std::vector<ShardedUnit> units_;
@@ -74,25 +74,26 @@ ParamList one_param(int64_t size, bool decay = true) {
 
 }  // namespace
 
-// Four ranks have the chunks b1 b2 b3 of one unit and a of another. The b add up to 4 (1 + 2^-24)^2 + 2^-50,
-// and the sum of the a, less than half of the last bit of that, is lost: the root is rounded to 2. If the
-// first unit took the chunks of the ranks in turn, the additions would round up, and the norm would be the
-// next float.
+// Four ranks have the intervals b1 b2 b3 of one unit and a of another. The b add up to 4 (1 + 2^-24)^2 +
+// 2^-50, and the sum of the a, less than half of the last bit of that, is lost: the root is rounded to 2. If
+// the first unit took the intervals of the ranks in turn, the additions would round up, and the norm would be
+// the next float.
 TEST_CASE("the norm is summed in parameter order, independent of the ranks") {
-  constexpr int64_t kChunk = FlatLayout::kShardMultiple;
+  constexpr int64_t kInterval = FlatLayout::kShardMultiple;
   const auto fill = [](float* b, float* a) {
-    b[0] = std::ldexp(1.0f, -24);                       // b1 = 2^-48
-    b[1] = std::ldexp(1.0f, -26);                       //      + 2^-52
-    b[kChunk] = b[kChunk + 1] = std::ldexp(1.0f, -12);  // b2 = 2^-23
-    b[2 * kChunk] = 1;                                  // b3 = 1
-    a[0] = std::ldexp(1.0f, -27);                       // a = 2^-54
-    a[1] = a[2] = std::ldexp(1.0f, -28);                //     + 2^-55
+    b[0] = std::ldexp(1.0f, -24);                             // b1 = 2^-48
+    b[1] = std::ldexp(1.0f, -26);                             //      + 2^-52
+    b[kInterval] = b[kInterval + 1] = std::ldexp(1.0f, -12);  // b2 = 2^-23
+    b[2 * kInterval] = 1;                                     // b3 = 1
+    a[0] = std::ldexp(1.0f, -27);                             // a = 2^-54
+    a[1] = a[2] = std::ldexp(1.0f, -28);                      //     + 2^-55
   };
   for (const int ranks : {1, 4}) {
     CAPTURE(ranks);
-    Workbench bench(ranks, {one_param(4 * 3 * kChunk), one_param(4 * kChunk)}, {});
+    Workbench bench(ranks, {one_param(4 * 3 * kInterval), one_param(4 * kInterval)}, {});
     for (int part = 0; part < 4 / ranks; ++part)
-      fill(bench.shard(0).g.as<float>() + part * 3 * kChunk, bench.shard(1).g.as<float>() + part * kChunk);
+      fill(bench.shard(0).g.as<float>() + part * 3 * kInterval,
+           bench.shard(1).g.as<float>() + part * kInterval);
     CHECK(bench.norm() == 2.0f);
   }
 }

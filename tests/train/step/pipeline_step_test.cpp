@@ -79,14 +79,14 @@ class Stage {
   std::string outcome(StreamOrder order) {
     MemoryPlan memory(setup_.device);
     {
-      StreamGroup planning(setup_.device, {.planning = true});
+      StreamSet planning(setup_.device, {.planning = true});
       Engine engine(setup_, rank_, comms_, pipe_, memory, planning);
       engine.plan_step();
       engine.plan_evaluation();
       engine.plan_first_and_last_values();
     }
     memory.commit({.poison = true});
-    StreamGroup streams(setup_.device, {.order = order});
+    StreamSet streams(setup_.device, {.order = order});
     Engine engine(setup_, rank_, comms_, pipe_, memory, streams);
     const Data data(corpus(), {.seq_len = kLength,
                                .lane_sequences = setup_.batching.lane_sequences,

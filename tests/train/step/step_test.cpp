@@ -468,9 +468,9 @@ TEST_CASE("non-finite gradients change nothing") {
   runtime.engine().initialize();
   const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
   const std::string before = weights_hash(runtime.engine(), world);
-  const StepOrder order{
+  const StepInputs inputs{
       .data_step = 0, .update = 1, .lr = 1e-2, .loss_scale = 1e30, .targets = data.target_count(0)};
-  CHECK(!runtime.engine().step(data, order).finite);
+  CHECK(!runtime.engine().step(data, inputs).finite);
   CHECK(weights_hash(runtime.engine(), world) == before);
 }
 

@@ -47,7 +47,7 @@ struct RandomDraw {
   uint64_t seed, step;
 };
 
-struct Context {
+struct LayerCall {
   Stream& stream;
   Arena& scratch;
   Arena& saved;

@@ -1,4 +1,4 @@
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 
 #include "comm/flat_layout.h"
 #include "tests/test.h"
@@ -13,7 +13,7 @@ using Names = std::vector<std::string>;
 class Adapted {
  public:
   explicit Adapted(const Names& saved, const Names& no_decay = {}) {
-    apply_adapter_groups(model_, saved, no_decay);
+    select_adapter_params(model_, saved, no_decay);
   }
 
   // The names of parameters that are trained, or that are decayed, in model order.
@@ -70,23 +70,23 @@ TEST_CASE("a model with adapters trains only these, and the modules that are sav
   CHECK(Adapted({"lm_head"}).trained_elements() == 3 * 3 * (16 + 16) + 31 * 16);
 }
 
-TEST_CASE("lanes that are added after parameters were grouped share the groups") {
+TEST_CASE("sets of layers that are added after parameters were selected share the selection") {
   Arena tables("tables", Device::cpu());
   Model model(resolved({.family = "llama", .layers = 2, .hidden = 16, .heads = 2, .ffn = 16, .vocab = 31}),
               tables);
-  apply_groups(model, {"*q_proj*", "*norm*"}, {"norm", "*v_proj*"});
-  const auto groups = [&] {
+  select_params(model, {"*q_proj*", "*norm*"}, {"norm", "*v_proj*"});
+  const auto selection = [&] {
     std::string text;
     for (const ParamList& list : model.param_lists())
       for (const ParamSpec& spec : list.specs())
         text += str(spec.name, spec.trainable, spec.decay, spec.joined, ' ');
     return text;
   };
-  const std::string before = groups();
+  const std::string before = selection();
   const int64_t trained = trainable_count(model);
   CHECK(trained == 2 * 16 * 16 + 5 * 16);
-  model.add_lanes(3, [](int stage) { return stage != 1; });
-  CHECK(groups() == before);
+  model.add_layer_sets(3, [](int layer) { return layer != 1; });
+  CHECK(selection() == before);
   CHECK(trainable_count(model) == trained);
   CHECK(&model.layer(2, 0) != &model.layer(2, 2));
 }
@@ -113,7 +113,7 @@ TEST_CASE("weights that a layer joins are separate where only some are trained o
     Arena tables("tables", Device::cpu());
     Model model(resolved({.family = "qwen2", .layers = 1, .hidden = 256, .heads = 1, .ffn = 256, .vocab = 8}),
                 tables);
-    apply_groups(model, trainable, no_decay);
+    select_params(model, trainable, no_decay);
     std::string names;
     for (const ParamSpec& spec : model.param_lists()[1].specs())
       if (spec.joined) names += spec.name.substr(sizeof("model.layers.0.") - 1) + " ";

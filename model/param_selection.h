@@ -1,5 +1,5 @@
 #pragma once
-// Selects the parameters to train and the parameters with weight decay. The groups are applied to a model's
+// Selects the parameters to train and the parameters with weight decay. The selection changes a model's
 // declarations before its memory is laid out.
 
 #include <string>
@@ -14,12 +14,12 @@ bool matches(const std::string& pattern, const std::string& name);
 
 // trainable: name patterns; parameters that match none are frozen. no_decay: kinds ("norm", "bias", "embed")
 // or name patterns. Throws an Error if a pattern matches nothing.
-void apply_groups(Model& model, const std::vector<std::string>& trainable,
-                  const std::vector<std::string>& no_decay);
-// Groups for a model with adapters: trains the adapters and the modules that `saved` names (lora.h), and
-// freezes the rest.
-void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
-                          const std::vector<std::string>& no_decay);
+void select_params(Model& model, const std::vector<std::string>& trainable,
+                   const std::vector<std::string>& no_decay);
+// The selection for a model with adapters: trains the adapters and the modules that `saved` names (lora.h),
+// and freezes the rest.
+void select_adapter_params(Model& model, const std::vector<std::string>& saved,
+                           const std::vector<std::string>& no_decay);
 
 int64_t trainable_count(const Model& model);
 

@@ -1,4 +1,4 @@
-#include "model/param_groups.h"
+#include "model/param_selection.h"
 
 #include <algorithm>
 #include <functional>
@@ -32,9 +32,9 @@ void for_each_parameter(Model& model, const char* key, const std::vector<std::st
     check(bool{used[i]}, key, ": \"", entries[i], "\" matches no parameter; names look like ", some_name);
 }
 
-// Separates joined weights and biases that are in different groups: a layer multiplies them as one matrix
-// only if they are in one group. Adapters are always joined.
-void separate_groups(Model& model) {
+// Separates joined weights and biases of which only some are trained, or decay: a layer multiplies them as
+// one matrix only if they are alike. Adapters are always joined.
+void separate_unlike(Model& model) {
   for (ParamList& list : model.param_lists())
     for (size_t i = 1; i < list.specs().size(); ++i) {
       ParamSpec& spec = list.specs()[i];
@@ -62,7 +62,7 @@ void apply_decay(Model& model, const std::vector<std::string>& no_decay) {
                      [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
   for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,
                      [](ParamSpec& spec, bool taken) { spec.decay = spec.decay && !taken; });
-  separate_groups(model);
+  separate_unlike(model);
 }
 
 }  // namespace
@@ -87,8 +87,8 @@ bool matches(const std::string& pattern, const std::string& name) {
   return pattern.find_first_not_of('*', p) == std::string::npos;
 }
 
-void apply_groups(Model& model, const std::vector<std::string>& trainable,
-                  const std::vector<std::string>& no_decay) {
+void select_params(Model& model, const std::vector<std::string>& trainable,
+                   const std::vector<std::string>& no_decay) {
   const auto by_name = [](const std::string& pattern) -> Predicate {
     return [pattern](const ParamSpec& spec) { return matches(pattern, spec.name); };
   };
@@ -99,8 +99,8 @@ void apply_groups(Model& model, const std::vector<std::string>& trainable,
   apply_decay(model, no_decay);
 }
 
-void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
-                          const std::vector<std::string>& no_decay) {
+void select_adapter_params(Model& model, const std::vector<std::string>& saved,
+                           const std::vector<std::string>& no_decay) {
   const auto by_module = [](const std::string& entry) -> Predicate {
     return [entry](const ParamSpec& spec) {
       return spec.role != ParamRole::adapter &&
