@@ -12,7 +12,7 @@ int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t
   return turn * options.lanes + lane;
 }
 
-int64_t micro_batch_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane) {
+int64_t lane_part_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane) {
   return lane_of(options, groups, rank, micro, lane) * options.lane_steps + micro % options.lane_steps;
 }
 

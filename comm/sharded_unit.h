@@ -5,11 +5,12 @@
 //
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
-//   release(compute)                frees their slot
+//   release(compute)                frees their slot, unless the unit stays gathered
 //   g = grads(compute, lane, micro) the gradients of a lane, to be written by its backward pass
 //   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
 //   wait_reduced(compute)           compute waits for the sums
-//   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
+//   publish(compute, gather)        says that the shard is new; sends it to all ranks, on `gather`, if each
+//                                   of them keeps all values
 //
 // lane_sums.h describes the sums.
 //

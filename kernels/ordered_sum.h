@@ -1,5 +1,5 @@
 #pragma once
-// The sum over lanes (micro-batches) by a fixed binary tree, in fp32:
+// The sum over lanes by a fixed binary tree, in fp32:
 //   y = tree(lanes)   or   y += tree(lanes)
 // Each level of the tree adds neighbors and carries an odd last element up: 7 lanes give
 // ((l0+l1) + (l2+l3)) + ((l4+l5) + l6).

@@ -84,7 +84,7 @@ TEST_CASE("a lane of several micro-steps is computed by one rank, in order, and 
       for (int rank = 0; rank < groups.ranks; ++rank)
         for (int64_t micro = 0; micro < spanning.micro_steps; ++micro) {
           const int64_t lane = lane_of(spanning, groups, rank, micro, 0),
-                        batch = micro_batch_of(spanning, groups, rank, micro, 0);
+                        batch = lane_part_of(spanning, groups, rank, micro, 0);
           CHECK(batch == lane * lane_steps + micro % lane_steps);
           CHECK(lane == lane_of(spanning, groups, rank, micro / lane_steps * lane_steps, 0));
           seen.insert(batch);

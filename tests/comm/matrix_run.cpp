@@ -148,8 +148,8 @@ MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& set
   Outcome outcome{std::vector<double>(mine * static_cast<size_t>(setup.groups.ranks)), r.grad_norm};
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t local = static_cast<int64_t>(i % mine), lanes = setup.batching.lanes;
-    const int64_t lane = micro_batch_of(
-        setup.units, setup.groups, setup.data_rank(static_cast<int>(i / mine)), local / lanes, local % lanes);
+    const int64_t lane = lane_part_of(setup.units, setup.groups, setup.data_rank(static_cast<int>(i / mine)),
+                                      local / lanes, local % lanes);
     outcome.losses[static_cast<size_t>(lane)] += all[i] / loss_scale(setup);  // 0 but in the last stage
   }
   return outcome;

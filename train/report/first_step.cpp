@@ -18,7 +18,7 @@ std::vector<int32_t> first_row(const RunSetup& setup, int rank, const Data& data
   const auto tensor = [](std::vector<int32_t>& v) {
     return Tensor{v.data(), DType::i32, {static_cast<int64_t>(v.size())}, Device::cpu()};
   };
-  const int64_t lane = micro_batch_of(setup.units, setup.groups, setup.data_rank(rank), 0, 0);
+  const int64_t lane = lane_part_of(setup.units, setup.groups, setup.data_rank(rank), 0, 0);
   data.read(0, lane,
             {.tokens = tensor(tokens),
              .positions = tensor(positions),

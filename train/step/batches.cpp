@@ -11,7 +11,7 @@ void Engine::read_batches(const Data& data, int64_t data_step) {
   for (int64_t local = 0; local < local_lanes(); ++local) {
     const size_t at = static_cast<size_t>(local);
     const int64_t lane =
-        micro_batch_of(setup_.units, setup_.groups, data_rank(), local / b.lanes, local % b.lanes);
+        lane_part_of(setup_.units, setup_.groups, data_rank(), local / b.lanes, local % b.lanes);
     inputs_[at].read(data, data_step, lane, compute_);
     draws_[at].step = static_cast<uint64_t>(data_step * b.ranks * local_lanes() + lane);
   }

@@ -19,8 +19,8 @@ GatheredLosses gather_losses(World& world, const RunSetup& setup, std::span<cons
   for (int rank = 0; rank < world.size(); ++rank) {
     const double* const values = &all[static_cast<size_t>(rank) * mine.size()];
     for (int64_t local = 0, lanes = setup.batching.lanes; local < std::ssize(losses); ++local) {
-      const auto lane = static_cast<size_t>(micro_batch_of(setup.units, setup.groups, setup.data_rank(rank),
-                                                           local / lanes, local % lanes)),
+      const auto lane = static_cast<size_t>(lane_part_of(setup.units, setup.groups, setup.data_rank(rank),
+                                                         local / lanes, local % lanes)),
                  at = static_cast<size_t>(local);
       in_order[lane] += values[local];  // 0 except in the last stage
       for (size_t row = 0; row < rows; ++row)

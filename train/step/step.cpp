@@ -6,8 +6,8 @@
 //   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2 F0
 //   reduce                     R2  R1  R0
 //
-// A rank works on `lanes` micro-batches at a time, layer by layer, micro_steps times. Then all ranks update
-// their shards together. Sums over lanes and ranks are exact: see comm/lane_sums.h. Pipeline stages run
+// A rank works on `lanes` lanes at a time, layer by layer, micro_steps times. Then all ranks update their
+// shards together. Sums over lanes and ranks are exact: see comm/lane_sums.h. Pipeline stages run
 // the same passes in another order, with messages between them: pipeline_step.cpp.
 
 #include <algorithm>
