@@ -53,11 +53,11 @@ QkvHeads QkHeads::forward(LayerCall& c, const ParamView& p, const Rows& qkv) {
     return in(qkv);
   }
   rstd_ = c.saved.alloc(DType::f32, {qkv.count(), normed_rows_});
-  return normalize(c, p, c.recompute ? c.scratch : c.saved, qkv);
+  return normalize(c, p, c.recomputes_ops ? c.scratch : c.saved, qkv);
 }
 
 QkvHeads QkHeads::again(LayerCall& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const {
-  return normalizes_ && c.recompute ? normalize(c, p, c.scratch, qkv) : heads;
+  return normalizes_ && c.recomputes_ops ? normalize(c, p, c.scratch, qkv) : heads;
 }
 
 QkvHeads QkHeads::normalize(LayerCall& c, const ParamView& p, Arena& arena, const Rows& qkv) const {

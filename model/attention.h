@@ -26,7 +26,7 @@ class QkHeads {
   QkHeads(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
   // Returns the heads that attention reads. A rotation without norms is in place. Normalized heads of q and k
-  // have a tensor of their own, which is in scratch with LayerCall::recompute.
+  // have a tensor of their own, which is in scratch with LayerCall::recomputes_ops.
   QkvHeads forward(LayerCall& c, const ParamView& p, const Rows& qkv);
   // Returns these heads for the backward pass, computed again unless they were saved.
   QkvHeads again(LayerCall& c, const ParamView& p, const Rows& qkv, const QkvHeads& heads) const;

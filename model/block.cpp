@@ -7,7 +7,7 @@
 
 namespace flatshard {
 
-// The forward pass. Members are saved for the backward pass. With LayerCall::recompute h_, m_, a_ and
+// The forward pass. Members are saved for the backward pass. With LayerCall::recomputes_ops h_, m_, a_ and
 // normalized heads are in scratch instead, and the backward pass computes them again.
 
 void Block::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
@@ -46,7 +46,7 @@ void Mlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows&
   const int64_t N = x.count(), multiple = activation_.row_multiple();
   up_ = w_up_.output(c, c.saved, N, multiple);  // 7  (N, 2F): gate and up, or (N, F)
   w_up_.forward(c, p, up_, x);
-  a_ = w_down_.input(c, c.recompute ? c.scratch : c.saved, N, multiple);  // 8  (N, F)
+  a_ = w_down_.input(c, c.recomputes_ops ? c.scratch : c.saved, N, multiple);  // 8  (N, F)
   activation_.forward(c, a_, up_);
   w_down_.forward(c, p, y, a_, r);  // 9  (N, C)
 }
@@ -77,7 +77,7 @@ void Mlp::backward(LayerCall& c, const ParamView& p, const GradView& g, const Te
   const Tensor da = c.scratch.alloc(c.dtype, {N, a_.width});  // 9  (N, F)
   {
     const ArenaScope again(c.scratch);
-    if (c.recompute) {
+    if (c.recomputes_ops) {
       a_ = w_down_.input(c, c.scratch, N, multiple);
       activation_.forward(c, a_, up_);
       w_down_.restore(c, p, a_);

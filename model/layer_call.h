@@ -64,7 +64,7 @@ struct LayerCall {
   bool tf32 = false;          // TF32 in matrix products (kernels/gemm.h)
   int64_t head_chunk = 0;     // tokens whose logits exist at once (kernels/head.h)
   // Norms and the activations of MLPs are not saved: backward passes compute them again.
-  bool recompute = false;
+  bool recomputes_ops = false;
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
   // The next three are for generation: the tokens continue texts in the cache.

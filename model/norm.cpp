@@ -99,7 +99,7 @@ void Norm::backward(LayerCall& c, const ParamView& p, const GradView& g, const T
 
 Rows InputNorm::forward(LayerCall& c, const ParamView& p, const Tensor& x, const Linear& reader) {
   if (!exists()) return x;
-  const Rows h = reader.input(c, c.recompute ? c.scratch : c.saved, x.shape[0]);
+  const Rows h = reader.input(c, c.recomputes_ops ? c.scratch : c.saved, x.shape[0]);
   norm_.forward(c, p, h, x);
   return h;
 }
@@ -107,7 +107,7 @@ Rows InputNorm::forward(LayerCall& c, const ParamView& p, const Tensor& x, const
 Rows InputNorm::again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& h,
                       Linear& reader) const {
   if (!exists()) return x;
-  if (!c.recompute) return h;
+  if (!c.recomputes_ops) return h;
   const Rows again = reader.input(c, c.scratch, x.shape[0]);
   norm_.forward_again(c, p, again, x);
   reader.restore(c, p, again);

@@ -50,9 +50,9 @@ class InputNorm {
  public:
   explicit InputNorm(const Norm& norm) : norm_(norm) {}
 
-  // Returns h for the layer that reads it. With LayerCall::recompute it is in scratch, not saved.
+  // Returns h for the layer that reads it. With LayerCall::recomputes_ops it is in scratch, not saved.
   Rows forward(LayerCall& c, const ParamView& p, const Tensor& x, const Linear& reader);
-  // Returns h for the backward pass: the saved one, or with LayerCall::recompute another with the same
+  // Returns h for the backward pass: the saved one, or with LayerCall::recomputes_ops another with the same
   // values.
   Rows again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& h, Linear& reader) const;
   // The tensor for the gradient of h: without a norm dx, to which the reader adds; empty if none is needed.

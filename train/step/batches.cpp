@@ -56,7 +56,7 @@ LayerCall Engine::call(const Batch& batch, const Tensor& losses, Arena& saved) {
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32,
           .head_chunk = setup_.head_chunk(),
-          .recompute = setup_.config.train.recompute == Recompute::selective};
+          .recomputes_ops = setup_.config.train.recompute == Recompute::selective};
 }
 
 void Engine::sum_losses() {

@@ -33,7 +33,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
       buffers_(setup.pipeline, schedule_, model_, whole_.first_trained_layer(),
                static_cast<int>(setup.batching.lanes), setup.most_rows(setup.batching.lane_sequences),
-               setup.compute, recomputes(), memory),
+               setup.compute, recomputes_layers(), memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {

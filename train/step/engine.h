@@ -136,7 +136,7 @@ class Engine {
   void update(const StepInputs& inputs);
   void replay_micro_step(const Schedule& schedule, size_t micro);
   // Whether the backward pass recomputes whole layers.
-  bool recomputes() const { return setup_.config.train.recompute == Recompute::full; }
+  bool recomputes_layers() const { return setup_.config.train.recompute == Recompute::full; }
 
   // pipeline_step.cpp
   void accumulate_in_stages(const Schedule& schedule);

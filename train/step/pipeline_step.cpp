@@ -52,7 +52,7 @@ void Engine::backward_in_stage(const Pass& pass) {
   LaneTensors& gradient = buffers_.gradient(action);
   pipe_.wait_arrived(compute_, gradient);
   pipe_.wait_sent(compute_, gradient);  // the head overwrites it
-  if (recomputes() && action.chunk < setup_.pipeline.last_chunk())
+  if (recomputes_layers() && action.chunk < setup_.pipeline.last_chunk())
     pipe_.wait_sent(compute_, buffers_.output(action));
   backward(pass);
   if (setup_.pipeline.chunks[static_cast<size_t>(action.chunk)].first > whole_.first_trained_layer())

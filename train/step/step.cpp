@@ -84,7 +84,7 @@ void Engine::forward(const Pass& pass) {
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       LayerWork work = work_on(pass.action, i, lane);
       work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
-      if (recomputes()) saved.rewind(mark);
+      if (recomputes_layers()) saved.rewind(mark);
     }
     units_.release(i, visit.keep_for, compute_);
   }
@@ -100,16 +100,16 @@ void Engine::backward(const Pass& pass) {
     const ParamView p = units_.acquire(i, compute_);
     const TraceSpan span = compute_.span("backward", i);
     if (ahead == BackwardPrefetch::pre) prefetch_after(visit, pass);  // comes before this layer's reduction
-    if (recomputes() || i == last) buffers_.mark(pass.action, i) = saved.mark();
+    if (recomputes_layers() || i == last) buffers_.mark(pass.action, i) = saved.mark();
     const int64_t mark = buffers_.mark(pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       LayerWork work = work_on(pass.action, i, lane);
       const GradView g = units_.grads(i, compute_, lane, pass.action.micro);
-      if (recomputes() && i < last)
+      if (recomputes_layers() && i < last)
         work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
       // The gradient of the layer's output becomes that of its input, in place.
       work.layer.backward(work.call, p, g, buffers_.gradient_of(pass.action, i, lane, work.rows), work.x);
-      if (recomputes()) saved.rewind(mark);
+      if (recomputes_layers()) saved.rewind(mark);
     }
     saved.rewind(mark);
     units_.release(i, visit.keep_for, compute_);
