@@ -1,6 +1,6 @@
-// The pages of this tree name only what exists, and so do messages of config keys: links, files, config keys,
-// programs and their options, the symbols of TOUR.md, the bytes of its memory plan, and numbers that are
-// constants of the code.
+// The pages of this tree name only what exists, and so do messages of config keys: links and their headings,
+// files, config keys, programs and their options, the symbols of TOUR.md, the bytes of its memory plan, and
+// numbers that are constants of the code. The pages of configs have a row for every key.
 
 #include <algorithm>
 #include <cctype>
@@ -110,6 +110,41 @@ TEST_CASE("every link of a page leads to a file or folder") {
     }
 }
 
+namespace {
+
+// The anchors of a page's headings, as GitHub makes them.
+std::set<std::string> anchors(const std::string& page) {
+  std::set<std::string> found;
+  for (const std::smatch& heading : matches(page, R"((?:^|\n)#+ ([^\n]+))")) {
+    std::string anchor;
+    for (const char c : heading[1].str()) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (std::isalnum(byte) || c == '-' || c == '_') anchor += static_cast<char>(std::tolower(byte));
+      if (c == ' ') anchor += '-';
+    }
+    found.insert(anchor);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every link to a part of a page leads to a heading") {
+  size_t count = 0;
+  for (const Page& page : pages())
+    for (const std::smatch& link : matches(page.text, R"(\]\(([^)#\s]*)#([^)\s]+)\))")) {
+      const std::string target = link[1], anchor = link[2];
+      if (target.starts_with("http")) continue;
+      CAPTURE(page.path);
+      CAPTURE(target);
+      CAPTURE(anchor);
+      const fs::path file = target.empty() ? fs::path(kSourceDir) / page.path : page.folder() / target;
+      CHECK(anchors(text_of(file)).contains(anchor));
+      ++count;
+    }
+  CHECK(count > 10);
+}
+
 TEST_CASE("every source file that a page names exists") {
   size_t count = 0;
   for (const Page& page : pages())
@@ -207,6 +242,19 @@ TEST_CASE("every config key that a page names exists") {
         ++count;
       }
   CHECK(count > 50);
+}
+
+TEST_CASE("every config key has a row in a table of the pages of configs") {
+  std::string rows;  // their first columns
+  for (const Page& page : pages())
+    if (page.path.starts_with("configs/"))
+      for (const std::smatch& row : matches(page.text, R"(\n\| ([^|\n]+) \|)")) rows += row[1].str() + '\n';
+  const ConfigKeys known;
+  CHECK(known.keys.size() > 150);
+  for (const std::string& key : known.keys) {
+    CAPTURE(key);
+    CHECK(rows.find(str('`', key, '`')) != rows.npos);
+  }
 }
 
 TEST_CASE("every link of the tour names a symbol that stands in its file") {
@@ -442,10 +490,9 @@ TEST_CASE("defaults and limits that pages state are those of the code") {
   };
   const std::map<std::string, std::vector<std::string>> claims{
       {"TOUR.md", {str("every parameter at a multiple of ", FlatLayout::kAlignment, " elements")}},
-      {"configs/README.md",
-       {str('`', unquoted("parallel.strategy"), "` (the default)"),
-        str("every ", std::stoi(unquoted("checkpoint.save_every")), " minutes by default")}},
-      {"configs/STRATEGIES.md", {str('`', defaults.at("parallel.strategy"), "` (the default)")}},
+      {"configs/CHECKPOINTS.md",
+       {str("every ", std::stoi(unquoted("checkpoint.save_every")), " minutes by default")}},
+      {"configs/SHARDING.md", {str('`', defaults.at("parallel.strategy"), "` (the default)")}},
       {"model/README.md", {str("no multiples of ", FlatLayout::kAlignment, " elements")}},
       {"text/chat/README.md",
        {str("| levels of nesting in the source | ", kMostJinjaNesting, " |"),

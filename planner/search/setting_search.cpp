@@ -34,7 +34,7 @@ bool includes(const std::vector<std::string>& all, const std::vector<std::string
   });
 }
 
-// The effect of a setting on the results of a run (configs/STRATEGIES.md); "" if there is none.
+// The effect of a setting on the results of a run (configs/SHARDING.md); "" if there is none.
 std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
   if (from.config.optimizer.kind.row != to.config.optimizer.kind.row) return "moments of 8 bits";
   const auto exact = [](const RunSetup& s) { return s.config.parallel.reduction == Reduction::exact; };
