@@ -6,14 +6,14 @@
 
 namespace flatshard {
 
-// The text that a program prints for --version: "train (Flatshard) 0.1, revision 5a6d644", then one line per
+// The text that a program prints for --version: "train (Flatshard) 0.2, revision 5a6d644", then one line per
 // feature.
 std::string version_text(const std::string& program);
 
-// The version and revision, such as "0.1, revision 5a6d644"; only the version if the revision is unknown.
+// The version and revision, such as "0.2, revision 5a6d644"; only the version if the revision is unknown.
 std::string version_and_revision();
 
-// The version, such as "0.1".
+// The version, such as "0.2". CHANGELOG.md says when it changes.
 std::string version_number();
 
 // The date of the revision, "2026-01-31"; empty if it is unknown.
