@@ -24,8 +24,8 @@ namespace flatshard {
 namespace {
 
 struct CommandLine {
-  std::string config, accelerate, from, resume, launch;
-  bool has_accelerate = false, has_resume = false, converts = false;
+  std::string config, accelerate, from, explain, resume, launch;
+  bool has_accelerate = false, has_resume = false, converts = false, explains = false;
   std::vector<std::string> overrides;
   std::string starts;             // value of kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
@@ -122,6 +122,8 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
   check(!line.converts || (line.config.empty() && line.overrides.empty()),
         "--from prints a config and exits, so it takes neither CONFIG nor keys: save what it prints, and "
         "train with that file");
+  check(!line.explains || (line.config.empty() && line.overrides.empty()),
+        "--explain prints what a key means and exits, so it takes neither CONFIG nor keys");
   check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
   if (!line.launch.empty()) return;
   if (!line.starts.empty()) announce_start(line.starts);
@@ -222,17 +224,21 @@ int launch(const std::string& launcher, const Arguments& given) {
   return start_ranks(launcher, arguments);
 }
 
-// Whether --from, which needs no config, is among the arguments.
-bool asks_to_convert(const Arguments& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
-    return argument == "--from" || argument.starts_with("--from=");
+// Whether an option, such as one that needs no config, is among the arguments.
+bool has_option(const Arguments& arguments, const std::string& option) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+    return argument == option || argument.starts_with(option + '=');
   });
 }
 
-std::string footer() {
-  return "Config keys, set in the file or as --section.key=value or --section.key value, with their "
-         "defaults:\n" +
-         fields_help() + "\nExit codes:\n  0   finished, or stopped by a signal\n  1   failed\n  " +
+std::string footer(HelpLevel level) {
+  const bool all = level == HelpLevel::all;
+  return str("Config keys", all ? "" : " that most runs set",
+             ", in the file or as --section.key=value or --section.key value, with their defaults:\n") +
+         fields_help(level) +
+         (all ? ""
+              : "\n`train --help all` lists all keys, and `train --explain KEY` says more about one.\n") +
+         "\nExit codes:\n  0   finished, or stopped by a signal\n  1   failed\n  " +
          std::to_string(kStopped) +
          "  stopped by a signal before the last step, with --resume auto: the same command resumes the "
          "run\n";
@@ -251,7 +257,7 @@ std::vector<Key> config_keys() {
 std::vector<Option> options_of(CommandLine& line) {
   constexpr double kMostPlannedRanks = 1 << 20;
   return {
-      {"CONFIG", &line.config, "TOML config file", {.required = !line.converts}},
+      {"CONFIG", &line.config, "TOML config file", {.required = !line.converts && !line.explains}},
       {"--resume",
        &line.resume,
        "checkpoint to resume from: latest or best (of run.dir, best: the lowest evaluation loss); auto (the "
@@ -267,6 +273,11 @@ std::vector<Option> options_of(CommandLine& line) {
        "TRL as YAML or JSON) as one of ours, with every key that was mapped or does not affect what is "
        "trained, and exit; any other key is an error",
        {.type = "FILE"}},
+      {"--explain",
+       &line.explain,
+       "print what a config key means, its values, its default and an example, or a line for each key of a "
+       "section, and exit",
+       {.type = "KEY"}},
       {"--overwrite", &line.overwrite,
        "start although run.dir has the results of an earlier run, and replace them"},
       {"--launch", &line.launch,
@@ -318,29 +329,30 @@ std::vector<Option> options_of(CommandLine& line) {
 
 int run_train(const Arguments& arguments, const Streams& streams) {
   CommandLine line;
-  line.converts = asks_to_convert(arguments);
+  line.converts = has_option(arguments, "--from");
+  line.explains = has_option(arguments, "--explain");
   const Command program{
       .name = "train",
       .about =
           "Trains a transformer from a config file. Under mpirun -np N, N ranks train one model together.",
       .options = options_of(line),
-      .footer = footer(),
+      .footer = footer(HelpLevel::usual),
+      .full_footer = footer(HelpLevel::all),
       .keys = config_keys(),
       .rest = &line.rest};
   ReadConfig config;
-  std::string converted;
+  std::string printed;  // by --from or --explain
   const auto read = [&] {
     read_arguments(program, arguments, line);
-    if (line.converts) {
-      converted = converted_config(line.from, std::max(line.ranks, 1));
-      return kMeetingTime;
-    }
+    if (line.converts) printed = converted_config(line.from, std::max(line.ranks, 1));
+    if (line.explains) printed = explained(line.explain);
+    if (line.converts || line.explains) return kMeetingTime;
     if (line.launch.empty()) config = read_config(line.source(), line.problems);
     return time_limit(config);
   };
   const auto run_or_launch = [&](World& world) -> RankProgram::Ending {
-    if (line.converts) {
-      if (world.rank() == 0) streams.out << converted;
+    if (line.converts || line.explains) {
+      if (world.rank() == 0) streams.out << printed;
       return 0;
     }
     if (!line.launch.empty()) return {launch(line.launch, arguments), false};

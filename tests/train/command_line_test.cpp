@@ -75,6 +75,25 @@ TEST_CASE("an argument that is neither an option nor a key is answered with what
         "train: CONFIG is required; usage: train CONFIG [OPTIONS], see train --help\n");
 }
 
+TEST_CASE("--help shows the keys of most runs, --help all every key, and --explain one or a section") {
+  const std::string some = test::run_command("@train --help").output,
+                    all = test::run_command("@train --help all").output;
+  CHECK(has(some, "\n  optimizer.lr "));
+  CHECK(!has(some, "\n  optimizer.eps "));
+  CHECK(has(some, "\nExit codes:\n"));
+  CHECK(has(all, "\n  optimizer.eps "));
+  CHECK(has(all, "\n  --resume "));
+  CHECK(has(all, "\nExit codes:\n"));
+  CHECK(has(test::run_command("@train --describe man").output, "optimizer.eps"));
+  const test::Finished key = test::run_command("@train --explain train.steps");
+  CHECK(key.exit_code == 0);
+  CHECK(key.output.starts_with("train.steps\n"));
+  CHECK(has(test::run_command("@train --explain schedule").output, "\n  schedule.warmup_ratio "));
+  CHECK(test::run_command("@train --explain train.step").output ==
+        "train: unknown key train.step; the nearest known one is train.steps\n");
+  CHECK(test::run_command("@train --explain train.steps x.toml").exit_code == 1);
+}
+
 TEST_CASE("a printed config has no open choice, and means the same run") {
   const test::Workshop workshop("printed");
   const std::string options = " --train.epochs 1 --train.eval_batch_size_per_device 2";

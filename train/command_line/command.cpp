@@ -162,10 +162,20 @@ void check_options(const CLI::App& command, const Arguments& arguments) {
   fail(text + (lacks_argument || has_more ? usage : ""));
 }
 
+bool asks_for_all(const Arguments& arguments) {
+  const auto help = std::find_if(arguments.begin(), arguments.end(),
+                                 [](const std::string& word) { return word == "-h" || word == "--help"; });
+  return help != arguments.end() && help + 1 != arguments.end() && help[1] == "all";
+}
+
 }  // namespace
 
 const Command& parse_arguments(const Command& program, const Arguments& arguments) {
   const std::unique_ptr<CLI::App> app = app_of(program);
+  if (!program.full_footer.empty() && asks_for_all(arguments)) {
+    app->footer(program.full_footer);
+    throw Answer{app->help()};
+  }
   try {
     app->parse(Arguments(arguments.rbegin(), arguments.rend()));  // the parser takes them in reverse order
   } catch (const CLI::Success& question) {

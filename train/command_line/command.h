@@ -58,6 +58,7 @@ struct Command {
   std::vector<Command> commands{};  // subcommands, of which one must be given
   std::function<int()> run{};       // returns the exit code
   std::string footer{};             // the end of --help
+  std::string full_footer{};        // the end of `--help all` and of the man page; "": that of --help
   std::vector<Key> keys{};
   std::vector<std::string>* rest{};  // gets the arguments that belong to no option; null: they are an Error
 };

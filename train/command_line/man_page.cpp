@@ -167,9 +167,10 @@ std::string man_page(const Command& program) {
     page.text(command.about);
     options(page, option_texts(program, &command));
   }
-  if (!program.footer.empty()) {
+  const std::string& footer = program.full_footer.empty() ? program.footer : program.full_footer;
+  if (!footer.empty()) {
     page.section("NOTES");
-    page.text(program.footer);
+    page.text(footer);
   }
   files(page, program.name, name);
   see_also(page, program.name);

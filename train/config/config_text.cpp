@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iomanip>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -63,7 +64,34 @@ struct Printer {
   }
 };
 
-// The field's value as TOML, "" if it has none.
+// The keys that most runs set.
+const std::set<std::string>& usual_keys() {
+  static const std::set<std::string> keys{"run.dir",
+                                          "run.resume",
+                                          "model.init_from",
+                                          "lora.rank",
+                                          "quant.base",
+                                          "data.train",
+                                          "data.eval",
+                                          "data.tokenizer",
+                                          "data.seq_len",
+                                          "data.packing",
+                                          "train.steps",
+                                          "train.epochs",
+                                          "train.total_batch_size",
+                                          "train.batch_size_per_device",
+                                          "train.recompute",
+                                          "train.eval_every",
+                                          "optimizer.lr",
+                                          "schedule.warmup_steps",
+                                          "precision.compute",
+                                          "parallel.strategy",
+                                          "checkpoint.save_every"};
+  return keys;
+}
+
+}  // namespace
+
 std::string value_of(const Field& field) {
   if (field.spelling == Spelling::or_flag) {
     const auto* const choice = std::get_if<Choice>(&field.member);
@@ -73,7 +101,17 @@ std::string value_of(const Field& field) {
   return std::visit(Printer{}, field.member);
 }
 
-}  // namespace
+std::string example_of(const Field& field) {
+  if (!field.example.value.empty()) return field.example.value;
+  const std::string value = value_of(field);
+  const std::vector<std::string> names = field.names();
+  if (names.empty()) return value == "true" ? "false" : "true";
+  const auto other = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return name != value && quoted(name) != value;
+  });
+  const std::string& name = other == names.end() ? names.front() : *other;
+  return name == "true" || name == "false" ? name : quoted(name);
+}
 
 const Field* field_named(const std::vector<Field>& known, const std::string& key) {
   const auto found = std::find_if(known.begin(), known.end(), [&](const Field& f) { return f.key == key; });
@@ -124,17 +162,22 @@ std::map<std::string, std::string> config_values(Config& config) {
   return values;
 }
 
-std::string fields_help() {
-  Config defaults;
+std::string help_line(const Field& field) {
+  const std::string value = value_of(field);
   std::ostringstream out;
-  for (const Field& field : fields(defaults)) {
-    const std::string value = value_of(field);
-    out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
-    const char* separator = ": ";
-    for (const std::string& name : field.names()) out << std::exchange(separator, ", ") << name;
-    out << " [" << (value.empty() ? "decided by the family" : value) << "]\n";
-  }
+  out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
+  const char* separator = ": ";
+  for (const std::string& name : field.names()) out << std::exchange(separator, ", ") << name;
+  out << " [" << (value.empty() ? "decided by the family" : value) << "], e.g. " << example_of(field) << '\n';
   return std::move(out).str();
+}
+
+std::string fields_help(HelpLevel level) {
+  Config defaults;
+  std::string text;
+  for (const Field& field : fields(defaults))
+    if (level == HelpLevel::all || usual_keys().contains(field.key)) text += help_line(field);
+  return text;
 }
 
 }  // namespace flatshard

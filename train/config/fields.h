@@ -50,6 +50,11 @@ struct ResumeRule {
   }
 };
 
+// A value as a config has it, for the help: "\"runs/first\"".
+struct Example {
+  std::string value;
+};
+
 // One key.
 struct Field {
   std::string key;  // "optimizer.lr"
@@ -58,8 +63,9 @@ struct Field {
   Bounds bounds{};
   Spelling spelling = Spelling::text;
   std::optional<ResumeRule> on_resume{};  // the rule of the line, else of its section; neither: fixed
+  Example example{};                      // "" for flags and choices
 
-  // `more` are bounds, a spelling and a rule for resume, in any order.
+  // `more` are bounds, a spelling, a rule for resume and an example, in any order.
   template <class Value, class... More>
   Field(std::string name, Value value, std::string about, More... more)
       : key(std::move(name)), member(member_of(value)), help(std::move(about)) {
@@ -76,6 +82,7 @@ struct Field {
   void add(Bounds b) { bounds = b; }
   void add(Spelling s) { spelling = s; }
   void add(ResumeRule r) { on_resume = r; }
+  void add(Example e) { example = std::move(e); }
 };
 
 // All keys, in the order of the help, with their values in this config.
@@ -89,7 +96,18 @@ const Field* field_named(const std::vector<Field>& known, const std::string& key
 std::string section_of(const std::string& key);
 std::string name_in_section(const std::string& key);
 
-// The help text: name, meaning, choices and default of every key.
-std::string fields_help();
+// The value of a field as TOML, "" if it has none.
+std::string value_of(const Field& field);
+// A value that a user might set, as TOML. `field` has its default.
+std::string example_of(const Field& field);
+
+// Name, meaning, choices, default and an example of a key.
+std::string help_line(const Field& field);
+// The keys of a help text: those that most runs set, or all.
+enum class HelpLevel { usual, all };
+std::string fields_help(HelpLevel level);
+
+// All that is known about a key, or a help text for the keys of a section. An Error for any other name.
+std::string explained(const std::string& name);
 
 }  // namespace flatshard

@@ -237,7 +237,7 @@ TEST_CASE("quotes and comments may contain dots, brackets and letters of any alp
 }
 
 TEST_CASE("help names every key with its default and choices") {
-  const std::string help = fields_help();
+  const std::string help = fields_help(HelpLevel::all);
   Config config;
   for (const Field& field : fields(config)) {
     CAPTURE(field.key);
@@ -245,6 +245,41 @@ TEST_CASE("help names every key with its default and choices") {
     CHECK_FALSE(field.help.empty());
   }
   CHECK(help.find("linear, constant, cosine, wsd [\"linear\"]") != std::string::npos);
+}
+
+TEST_CASE("the example of every key is a value that it accepts, on the command line too") {
+  const TempFile file("");
+  Config defaults;
+  for (const Field& field : fields(defaults)) {
+    CAPTURE(field.key);
+    LoadedConfig loaded;
+    CHECK(test::error_of([&] { loaded = load_config(file.path(), {field.key + "=" + example_of(field)}); }) ==
+          "");
+    CHECK(loaded.origin.at(field.key) == "command line");
+  }
+}
+
+TEST_CASE("a short help names some twenty keys, each as the long one does") {
+  const std::string all = fields_help(HelpLevel::all);
+  std::istringstream usual(fields_help(HelpLevel::usual));
+  int count = 0;
+  for (std::string line; std::getline(usual, line); ++count)
+    CHECK(all.find(line + '\n') != std::string::npos);
+  CHECK(count >= 18);
+  CHECK(count <= 24);
+}
+
+TEST_CASE("a key is explained by its line, other spellings and its rows in the pages") {
+  const std::string text = explained("optimizer.lr");
+  CHECK(text.find("peak learning rate") != std::string::npos);
+  CHECK(text.find("[optimizer]  lr = 2e-4") != std::string::npos);
+  CHECK(text.find("learning_rate") != std::string::npos);
+  CHECK(text.find("learning rate may then jump") != std::string::npos);
+  CHECK(explained("data.packing").find("wrapped, documents, best_fit, best_fit_split, none") !=
+        std::string::npos);
+  CHECK(explained("lora").find("  lora.rank ") != std::string::npos);
+  CHECK(explained("lora").find("  quant.base ") == std::string::npos);
+  CHECK(test::error_of([] { explained("optimizer.lrr"); }).find("optimizer.lr") != std::string::npos);
 }
 
 TEST_CASE("every name of a choice is stored and printed as itself") {
