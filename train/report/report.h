@@ -1,8 +1,9 @@
 #pragma once
 // The report page: self-contained HTML that needs no network and no other files. For one run it shows a
 // summary, curves over steps, tokens or time with the values under the pointer, with run.trace the timeline
-// of a step, samples, and the resolved config; for several runs also the config keys in which they differ. It
-// can be rebuilt from a run folder at any time.
+// of a step, samples, and the resolved config; for several runs a list of them instead of the summary, which
+// chooses the runs in the charts, and the config keys in which they differ. It can be rebuilt from a run
+// folder at any time.
 
 #include <optional>
 #include <string>

@@ -1,8 +1,9 @@
 "use strict";
 const {runs, charts} = JSON.parse(document.getElementById("data").textContent);
-const margin = {left: 56, right: 16, top: 12, bottom: 26};
-// What the page shows, kept when it reloads itself.
-const shown = {axis: "steps", smoothing: 0, log: [], hidden: [], open: {}, scroll: 0, ...(history.state || {})};
+const margin = {left: 70, right: 16, top: 12, bottom: 44};
+// What the page shows, kept when it is reloaded.
+const shown = {axis: "steps", smoothing: 0, log: [], hidden: [], filter: "",
+               sort: {column: "", descends: false}, open: {}, scroll: 0, ...(history.state || {})};
 
 function element(parent, name, attributes, text) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
@@ -91,11 +92,12 @@ function duration(seconds) {
   const two = n => String(n).padStart(2, "0");
   return h >= 100 ? `${Math.floor(h / 24)}d ${two(h % 24)}h` : h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
 }
-const timeUnits = [[86400, "days"], [3600, "hours"], [60, "minutes"], [1, "seconds"]];
+const timeUnits =
+  [[86400, "time (days)"], [3600, "time (hours)"], [60, "time (minutes)"], [1, "time (seconds)"]];
 const axes = {
   steps: {at: (run, step) => step, name: () => [1, "step"], tick: whole, value: x => "step " + whole(x), least: 1},
-  tokens: {at: (run, step) => interpolated(run.tokens, step), name: () => [1, "tokens"], tick: v => number(v, 3),
-           value: x => number(x, 4) + " tokens", least: 1},
+  tokens: {at: (run, step) => interpolated(run.tokens, step), name: () => [1, "trained tokens"],
+           tick: v => number(v, 3), value: x => number(x, 4) + " tokens", least: 1},
   time: {at: (run, step) => interpolated(run.seconds, step),
          name: range => timeUnits.find(([size]) => range >= 3 * size) || timeUnits[3],
          tick: v => String(Number(v.toPrecision(6))), value: duration, least: 1e-3},
@@ -159,7 +161,7 @@ function useAxis(name) {
   if (first > last) first = 0, last = 1;
   only = first === last;
 }
-const isHidden = run => shown.hidden.includes(runs[run].name);
+
 // Series of one run have different colours, and so have different runs.
 const colour = (series, index) => `var(--series${(runs.length > 1 ? series.run : index) % 8})`;
 // Of several runs, curves of different kinds are dashed differently, or else the ninth run and later ones.
@@ -188,7 +190,7 @@ function valueRange(chart, isLog) {
 
 function drawChart(chart) {
   const {svg} = chart, isLog = chart.isLog;
-  const width = Math.max(svg.clientWidth, 160), height = chart.wide ? 320 : 220;
+  const width = Math.max(svg.clientWidth, 160), height = chart.wide ? 336 : 236;
   const right = width - margin.right, bottom = height - margin.bottom;
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -207,8 +209,10 @@ function drawChart(chart) {
     element(svg, "text", {x: margin.left - 7, y: y + 4, "text-anchor": "end"}, text);
   });
   element(svg, "line", {class: "axis", x1: margin.left, x2: right, y1: bottom, y2: bottom});
-  const [unit, name] = axis.name(last - first);
-  element(svg, "text", {x: margin.left - 7, y: bottom + 18, "text-anchor": "end"}, name);
+  const [unit, name] = axis.name(last - first), middle = (margin.top + bottom) / 2;
+  element(svg, "text", {x: (margin.left + right) / 2, y: height - 8, "text-anchor": "middle"}, name);
+  element(svg, "text", {x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})`},
+          chart.label);
   const count = (right - margin.left) / 80;
   for (const at of only ? [first / unit] : linearTicks(first / unit, last / unit, count, axis.least / unit)) {
     const x = chart.x(at * unit), text = axis.tick(at), half = 3.6 * text.length;
@@ -227,7 +231,7 @@ function drawSeries(chart, series, stroke) {
   const places = points => drawn(chart, points).map(p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)]);
   const curve = (points, kind) =>
     element(chart.svg, "polyline", {class: `curve ${kind} ${dash(chart, series)}`, stroke,
-                                    points: points.map(p => p.join(",")).join(" ")});
+                                    points: points.map(p => p.join(",")).join(" "), "data-run": series.run});
   const at = places(series.placed), isSmooth = series.smooth.length > 0;
   if (!series.dots) curve(at, isSmooth ? "raw" : "");
   if (isSmooth) {
@@ -237,21 +241,24 @@ function drawSeries(chart, series, stroke) {
   const room = (at.length ? at[at.length - 1][0] - at[0][0] : 0) / at.length;
   if (series.dots || at.length === 1 || room > 14)
     for (const [x, y] of at)
-      element(chart.svg, "circle", {class: series.dots ? "dot" : "", cx: x, cy: y,
+      element(chart.svg, "circle", {class: series.dots ? "dot" : "", cx: x, cy: y, "data-run": series.run,
                                     r: series.dots && (room > 8 || at.length === 1) ? 3.5 : 2.5, fill: stroke});
 }
 
 // Marks the points nearest to a position on the axis in every chart; null hides the marks. A box shows their
-// values: in every chart, or, because it is large, of several runs only in the chart under the pointer.
+// values: in every chart, or, because it is large, of several runs only in the chart under the pointer, and
+// there only the dots that are near it.
+const dotReach = 16;
 let pointed = null;
 function pointAt(x, pointedChart) {
   pointed = x;
   for (const chart of charts) {
     chart.tip.replaceChildren();
     let at = null;
-    const rows = chart.series.map((s, i) => {
+    const values = chart.series.map((s, i) => {
       const points = x === null ? [] : drawn(chart, s.placed);
-      const p = points.length ? nearest(points, x) : null;
+      let p = points.length ? nearest(points, x) : null;
+      if (p && s.dots && runs.length > 1 && Math.abs(chart.x(p.x) - chart.x(x)) > dotReach) p = null;
       chart.spots[i].setAttribute("visibility", p ? "visible" : "hidden");
       if (!p) return null;
       if (at === null) at = p;
@@ -260,6 +267,7 @@ function pointAt(x, pointedChart) {
       chart.spots[i].setAttribute("cy", chart.y(value));
       return {s, i, p, value};
     }).filter(row => row);
+    if (runs.length > 1) values.sort((a, b) => b.value - a.value);  // from top to bottom
     chart.pointer.setAttribute("visibility", at ? "visible" : "hidden");
     const tells = at && (runs.length === 1 || chart === pointedChart);
     chart.tip.style.visibility = tells ? "visible" : "hidden";
@@ -270,7 +278,7 @@ function pointAt(x, pointedChart) {
     const one = runs.length === 1, onSteps = axis === axes.steps;
     element(chart.tip, "div", {class: "at"},
             axis.value(one ? at.x : x) + (one && !onSteps ? `, step ${whole(at.step)}` : ""));
-    for (const {s, i, p, value} of rows) {
+    for (const {s, i, p, value} of values) {
       const row = element(chart.tip, "div", {class: `key ${s.dots ? "dots" : dash(chart, s)}`});
       row.style.setProperty("--color", colour(s, i));
       element(row, "b", {}, number(value, 5));
@@ -293,8 +301,9 @@ function makeChart(chart, index) {
   const figure = element(document.getElementById("charts"), "figure", chart.wide ? {class: "wide"} : {});
   const caption = element(figure, "figcaption", {});
   element(caption, "b", {}, chart.title);
-  if (chart.unit) element(caption, "span", {class: "unit"}, chart.unit);
-  chart.kinds = [...new Map(chart.series.map((s, i) => [s.name, {...s, color: colour(s, i)}])).values()];
+  chart.label = chart.quantity + (chart.unit ? ` (${chart.unit})` : "");
+  // Run 0, so that the keys are not dashed as the ninth run is.
+  chart.kinds = [...new Map(chart.series.map((s, i) => [s.name, {...s, run: 0, color: colour(s, i)}])).values()];
   if (chart.kinds.length > 1)
     for (const kind of chart.kinds)
       element(caption, "span", {class: `key ${kind.dots ? "dots" : dash(chart, kind)}`}, kind.name)
@@ -312,12 +321,13 @@ function makeChart(chart, index) {
       pointAt(pointed);
     });
   }
-  chart.svg = element(figure, "svg", {role: "img", "aria-label": chart.title});
+  chart.svg = element(figure, "svg", {role: "img", "aria-label": `${chart.title}: ${chart.label}`});
   chart.tip = element(figure, "div", {class: "tip"});
   for (const name of ["pointerdown", "pointermove"])
     chart.svg.addEventListener(name, event =>
       pointAt(chart.xAt(event.clientX - chart.svg.getBoundingClientRect().left), chart));
-  chart.svg.addEventListener("pointerleave", () => pointAt(null));
+  // A finger leaves when it is lifted; then the values stay until it touches something else.
+  chart.svg.addEventListener("pointerleave", event => event.pointerType === "touch" || pointAt(null));
 }
 
 // Adds the item to the list or removes it; returns whether it is there now.
@@ -361,18 +371,6 @@ function makeSwitches() {
     return button;
   });
   if (longest > 2) makeSlider(switches);
-  if (runs.length > 1)
-    runs.forEach((run, i) => {
-      const button = element(switches, "button", {type: "button", class: "run", "aria-pressed": !isHidden(i)});
-      const key = element(button, "span", {class: i >= 8 ? "key dashed" : "key"}, run.name);
-      key.style.setProperty("--color", `var(--series${i % 8})`);
-      button.addEventListener("click", () => {
-        button.setAttribute("aria-pressed", !toggle(shown.hidden, run.name));
-        drawAll();
-      });
-    });
-  for (const key of document.querySelectorAll(".runs [data-run]"))
-    key.style.setProperty("--color", `var(--series${key.dataset.run % 8})`);
 }
 
 function clock(seconds) {
@@ -380,9 +378,11 @@ function clock(seconds) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+const keep = () => history.replaceState(shown, "");
+
 function reload() {
   shown.scroll = window.scrollY;
-  history.replaceState(shown, "");
+  keep();
   location.reload();
 }
 
@@ -403,10 +403,16 @@ function followRun(state) {
   setTimeout(look, 1000 * refresh);
 }
 
+for (const key of document.querySelectorAll("table [data-run]")) {
+  key.style.setProperty("--color", `var(--series${key.dataset.run % 8})`);
+  key.classList.toggle("dashed", key.dataset.run >= 8);
+}
 if (charts.some(chart => chart.series.length)) {
+  makeList();
   makeSwitches();
   charts.forEach(makeChart);
   drawAll();
+  document.addEventListener("pointerdown", event => event.target.closest("#charts svg") || pointAt(null));
   window.addEventListener("resize", drawAll);
 }
 for (const d of document.querySelectorAll("details")) {
@@ -415,5 +421,13 @@ for (const d of document.querySelectorAll("details")) {
   summary.addEventListener("click", () => shown.open[name] = !d.open);  // what the click makes it
 }
 if (shown.scroll) window.scrollTo(0, shown.scroll);
+shown.scroll = 0;
+// A reload by the reader keeps what the page shows, too. Browsers limit how often that may be stored.
+let keeps;
+for (const change of ["click", "input"])
+  document.addEventListener(change, () => {
+    clearTimeout(keeps);
+    keeps = setTimeout(keep, 200);
+  });
 const state = document.getElementById("state");
 if (state) followRun(state);

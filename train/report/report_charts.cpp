@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Chart {
-  const char *title, *unit;
+  const char *title, *quantity, *unit = "";
   bool from_zero = false, log = false, wide = false;
   bool noisy = true;  // whether smoothing is offered
 };
@@ -44,8 +44,9 @@ Json series_json(size_t run, const std::string& name, bool dots, const ThinnedCu
 }
 
 Json chart_json(const Chart& c, const Json& marks, const Json& series) {
-  return {{"title", c.title}, {"unit", c.unit},   {"from_zero", c.from_zero}, {"log", c.log},
-          {"wide", c.wide},   {"noisy", c.noisy}, {"marks", marks},           {"series", series}};
+  return {{"title", c.title},         {"quantity", c.quantity}, {"unit", c.unit},
+          {"from_zero", c.from_zero}, {"log", c.log},           {"wide", c.wide},
+          {"noisy", c.noisy},         {"marks", marks},         {"series", series}};
 }
 
 // A chart with a series for each run that has one. Curves that no run has are left out.
@@ -95,8 +96,10 @@ Json memory_json(const std::vector<NamedCurves>& runs) {
   int unit = 0;
   double bytes = 1;
   while (static_cast<double>(peak) / bytes >= 1024 && unit < 4) bytes *= 1024, ++unit;
-  return chart_json(runs, {.title = "Memory", .unit = kUnits[unit], .from_zero = true, .noisy = false},
-                    {{"memory", &RunCurves::memory}}, bytes);
+  return chart_json(
+      runs,
+      {.title = "Memory", .quantity = "memory", .unit = kUnits[unit], .from_zero = true, .noisy = false},
+      {{"memory", &RunCurves::memory}}, bytes);
 }
 
 }  // namespace
@@ -112,29 +115,41 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   };
   const bool of_answers =
       std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->answers.empty(); });
-  add({.title = "Loss", .unit = of_answers ? "" : "nats/token", .log = true, .wide = true},
+  add({.title = "Loss",
+       .quantity = "loss",
+       .unit = of_answers ? "" : "nats/token",
+       .log = true,
+       .wide = true},
       {{"train", &RunCurves::loss}, {"eval", &RunCurves::eval_loss, true}});
-  add_named(runs, {.title = "Loss by file", .unit = "nats/token", .log = true}, &RunCurves::file_losses,
-            &RunCurves::file_eval_losses, {}, charts);
+  add_named(runs, {.title = "Loss by file", .quantity = "loss", .unit = "nats/token", .log = true},
+            &RunCurves::file_losses, &RunCurves::file_eval_losses, {}, charts);
   const auto add_answers = [&](const Chart& chart, const std::vector<std::string>& of) {
     add_named(runs, chart, &RunCurves::answers, &RunCurves::eval_answers, of, charts);
   };
-  add_answers({.title = "Pairs in the right order", .unit = "share", .from_zero = true}, {"accuracy"});
-  add_answers({.title = "Rewards", .unit = "nats"}, {"margin", "chosen_reward", "rejected_reward"});
-  add_answers({.title = "Log-probabilities of answers", .unit = "nats"},
+  add_answers({.title = "Pairs in the right order", .quantity = "share of pairs", .from_zero = true},
+              {"accuracy"});
+  add_answers({.title = "Rewards", .quantity = "reward", .unit = "nats"},
+              {"margin", "chosen_reward", "rejected_reward"});
+  add_answers({.title = "Log-probabilities of answers", .quantity = "log-probability", .unit = "nats"},
               {"chosen_logprob", "rejected_logprob"});
-  add_answers({.title = "Divergence from the reference", .unit = "nats/token", .from_zero = true}, {"kl"});
-  add_answers({.title = "Clipped ratios", .unit = "share of tokens", .from_zero = true}, {"clip_share"});
-  add({.title = "Learning rate", .unit = "", .from_zero = true, .noisy = false}, {{"lr", &RunCurves::lr}});
-  add({.title = "Gradient norm", .unit = "", .from_zero = true, .log = true},
+  add_answers({.title = "Divergence from the reference",
+               .quantity = "divergence",
+               .unit = "nats/token",
+               .from_zero = true},
+              {"kl"});
+  add_answers({.title = "Clipped ratios", .quantity = "share of tokens", .from_zero = true}, {"clip_share"});
+  add({.title = "Learning rate", .quantity = "learning rate", .from_zero = true, .noisy = false},
+      {{"lr", &RunCurves::lr}});
+  add({.title = "Gradient norm", .quantity = "gradient norm", .from_zero = true, .log = true},
       {{"norm", &RunCurves::grad_norm}});
-  add({.title = "Throughput", .unit = "tokens/s", .from_zero = true}, {{"tokens/s", &RunCurves::throughput}});
+  add({.title = "Throughput", .quantity = "throughput", .unit = "tokens/s", .from_zero = true},
+      {{"tokens/s", &RunCurves::throughput}});
   if (std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->comm_share.empty(); }))
-    add({.title = "Communication", .unit = "% of a step that waits for it", .from_zero = true},
+    add({.title = "Communication", .quantity = "exposed", .unit = "% of step time", .from_zero = true},
         {{"communication", &RunCurves::comm_share}});
   charts.push_back(memory_json(runs));
   if (std::any_of(runs.begin(), runs.end(), [](const auto& run) { return !run.curves->loss_scale.empty(); }))
-    add({.title = "Loss scale", .unit = "", .from_zero = true, .log = true, .noisy = false},
+    add({.title = "Loss scale", .quantity = "loss scale", .from_zero = true, .log = true, .noisy = false},
         {{"scale", &RunCurves::loss_scale}});
   const std::string text = json_text(Json{{"runs", names}, {"charts", charts}}, kOneLine,
                                      InvalidUtf8::replaced);  // names of folders may be invalid UTF-8

@@ -2,12 +2,14 @@
 // The charts of a report page: the curves of runs as JSON, and the style sheet and script that draw them,
 // report.css and report.js, which are embedded at configure time. The script reads the element "data":
 //   {"runs": [{"name", "tokens": [[step, tokens], ...], "seconds": [[step, seconds], ...]}, ...],
-//    "charts": [{"title", "unit", "from_zero", "log", "wide", "noisy", "marks": [[run, step], ...],
+//    "charts": [{"title", "quantity", "unit", "from_zero", "log", "wide", "noisy",
+//                "marks": [[run, step], ...],
 //                "series": [{"run", "name", "dots", "points": [[step, value], ...]}, ...]}, ...]}
-// `run` is an index into "runs", `from_zero` starts the axis at 0, `log` offers a logarithmic one, the curves
-// of `noisy` charts can be smoothed, and `marks` are steps to highlight. A series whose points are only the
-// extremes of a longer curve has "means", too. While the run is alive, the element "state" has the attributes
-// data-written, seconds since 1970, and data-refresh, the seconds until the page reloads itself.
+// `run` is an index into "runs", `quantity` and `unit` label the vertical axis, `from_zero` starts the axis
+// at 0, `log` offers a logarithmic one, the curves of `noisy` charts can be smoothed, and `marks` are steps
+// to highlight. A series whose points are only the extremes of a longer curve has "means", too. While the run
+// is alive, the element "state" has the attributes data-written, seconds since 1970, and data-refresh, the
+// seconds until the page reloads itself.
 
 #include <string>
 #include <vector>
