@@ -445,7 +445,7 @@ std::vector<Field> parallel_fields(ParallelConfig& parallel) {
        "size: minimum parameters of a unit; the innermost module of that size wins", at_least(0),
        example("1000000")},
       {"parallel.replicate", &parallel.replicate,
-       "name patterns of parameters that stay unsharded on every rank", example("[\"model.norm.*\"]")},
+       "name patterns of parameters that stay unsharded on every rank", example("[\"*norm*\"]")},
       {"parallel.offload", &parallel.offload,
        "keep shards, gradients and optimizer states in host memory and update them there; full_shard and "
        "hybrid"},
