@@ -70,12 +70,15 @@ std::string plain(std::string_view markdown) {
   return text;
 }
 
-// The last cells of the rows that have the key in their first, "| `train.steps` | 0 | ... |".
+// The last cells of the rows that have the key in their first, "| `train.steps` | 0 | ... |", in tables of
+// keys.
 std::vector<std::string> rows_of(const std::string& key, const char* page) {
   std::vector<std::string> rows;
   std::istringstream lines(page);
+  bool in_table = false;
   for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.starts_with("| ") ? line.find(" | ") : line.npos;
+    in_table = line.starts_with("| key ") || (in_table && line.starts_with('|'));
+    const size_t first = in_table ? line.find(" | ") : line.npos;
     if (first == line.npos || line.substr(0, first).find('`' + key + '`') == line.npos) continue;
     const size_t end = line.rfind(" |"), begin = line.rfind(" | ", end - 1) + 3;
     if (begin < end) rows.push_back(plain(std::string_view(line).substr(begin, end - begin)));

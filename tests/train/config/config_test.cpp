@@ -277,6 +277,7 @@ TEST_CASE("a key is explained by its line, other spellings and its rows in the p
   CHECK(text.find("learning rate may then jump") != std::string::npos);
   CHECK(explained("data.packing").find("wrapped, documents, best_fit, best_fit_split, none") !=
         std::string::npos);
+  CHECK(explained("data.packing").find("configs/DATA.md") != std::string::npos);
   CHECK(explained("lora").find("  lora.rank ") != std::string::npos);
   CHECK(explained("lora").find("  quant.base ") == std::string::npos);
   CHECK(test::error_of([] { explained("optimizer.lrr"); }).find("optimizer.lr") != std::string::npos);
