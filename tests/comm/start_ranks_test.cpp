@@ -49,9 +49,10 @@ int exit_code_after(const std::string& launcher, const std::vector<int>& signals
 }  // namespace
 
 TEST_CASE("a launcher runs this program with the arguments, in a shell, and its exit code is returned") {
-  CHECK(exit_code_after("sh -c 'echo > ready; printf \"%s,\" \"$@\" \"$FLATSHARD_LAUNCH\" > words; exit 3' -",
-                        {}) == 3);
-  const std::string words = test::read_file("words"), program = words.substr(0, words.find(','));
+  CHECK(exit_code_after(
+            "sh -c 'echo > ready; printf \"%s,\" \"$@\" \"$FLATSHARD_LAUNCH\" > launched; exit 3' -", {}) ==
+        3);
+  const std::string words = test::read_file("launched"), program = words.substr(0, words.find(','));
   CHECK(program.ends_with("flatshard_tests"));
   CHECK(words.find(",a b,$c,sh -c 'echo > ready; ") != words.npos);
 }
