@@ -157,7 +157,7 @@ void Watchdog::give_up(const std::string& reason) {
   const auto forwarded = Clock::now() + kUntilForwarded;
   note(reason);
   std::this_thread::sleep_until(forwarded);
-  std::_Exit(1);
+  std::_Exit(kLostRanks);
 }
 
 Watchdog::Probe::Probe(Watchdog* watchdog, Ask ask) : watchdog_(watchdog), ask_(std::move(ask)) {

@@ -1,7 +1,7 @@
 #pragma once
 // Ends a rank that would otherwise wait forever. A thread of this process watches its collectives, each of
 // which has a time limit, and the other ranks of this host, whose end wakes it at once. It reports what it
-// finds on one line and ends this process with exit code 1, because a job that lost a rank cannot continue.
+// finds on one line and ends this process, because a job that lost a rank cannot continue.
 // Time in which this process was suspended (Ctrl-Z, SIGSTOP, a frozen container) does not count: a job that
 // is suspended and resumed as a whole continues.
 //
@@ -21,6 +21,9 @@
 #include "comm/process_ends.h"
 
 namespace flatshard {
+
+// The exit code of a rank that lost others: they ended unexpectedly, or do not answer. Of sysexits.h.
+inline constexpr int kLostRanks = 69;
 
 // The way a rank exits: normally; after reporting an error and aborting the job; through its watchdog.
 enum class Parting : int { not_yet, finished, failed, gave_up };

@@ -40,6 +40,12 @@ std::string counted(int64_t n, const std::string& noun) {
   return str(with_commas(n), ' ', noun, n == 1 ? "" : "s");
 }
 
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : separator) + words[i];
+  return text;
+}
+
 std::string ranges(const std::vector<int>& numbers) {
   std::string text;
   for (size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {

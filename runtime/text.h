@@ -21,6 +21,8 @@ std::string human_count(double value);
 std::string human_seconds(double seconds);
 // The time of a run: 1:05, 1:05:33, 12h 05m, 12d 03h. At most 7 characters up to 100 days.
 std::string human_duration(double seconds);
+// The words, with the separator between two.
+std::string joined(const std::vector<std::string>& words, const std::string& separator);
 // Ascending numbers with runs shortened: 0-3, 7.
 std::string ranges(const std::vector<int>& numbers);
 

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <utility>
 
+#include "comm/job.h"
 #include "comm/launch.h"
 #include "comm/start_ranks.h"
+#include "comm/watchdog.h"
 #include "planner/planning.h"
 #include "runtime/log.h"
 #include "runtime/spelling.h"
@@ -18,19 +21,21 @@
 #include "train/measure/gpu_models.h"
 #include "train/run/resolved_run.h"
 #include "train/run/trainer.h"
+#include "train/save/checkpoint_names.h"
 #include "train/save/checkpoints.h"
 
 namespace flatshard {
 namespace {
 
 struct CommandLine {
-  std::string config, accelerate, from, explain, resume, launch;
+  std::string config, accelerate, from, explain, resume, launch, hosts;
   bool has_accelerate = false, has_resume = false, converts = false, explains = false;
   std::vector<std::string> overrides;
   std::string starts;             // value of kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
   bool print_config = false, plan = false, search = false, save = false, overwrite = false, verbose = false;
-  int ranks = 0;         // number of ranks to plan for; 0: this job's
+  int ranks = 0;  // number of ranks to start or to plan for; 0: this job's
+  int restarts = 0;
   std::string machines;  // machines to plan for; "": none
   std::string shape;     // published shape to plan for; "": the config's
   std::string timeline;  // folder for a timeline; "": none
@@ -45,6 +50,8 @@ struct CommandLine {
             .trains = !print_config && !plans()};
   }
   bool plans() const { return plan || search; }
+  // Whether this process starts the ranks.
+  bool starts_ranks() const { return !launch.empty() || (ranks > 0 && !plans() && !converts && !explains); }
 };
 
 // Options of the program, and config keys as --section.key=value or --section.key value.
@@ -125,15 +132,16 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
   check(!line.explains || (line.config.empty() && line.overrides.empty()),
         "--explain prints what a key means and exits, so it takes neither CONFIG nor keys");
   check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
-  if (!line.launch.empty()) return;
+  check(line.launch.empty() || line.ranks == 0 || !line.starts_ranks(),
+        "--launch and --ranks both start ranks: leave one out");
+  check(line.restarts == 0 || line.ranks > 0,
+        "--restarts needs --ranks: train then starts the ranks itself, and again when some are lost");
+  if (line.starts_ranks()) return;
   if (!line.starts.empty()) announce_start(line.starts);
   if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
   check(line.print_config + line.plan + line.search < 2,
         "--print-config, --plan and --search exclude each other");
   check(!line.search || !line.machines.empty(), "--search needs --for: a GPU, a cluster file, or cpu");
-  check(line.plans() || line.converts || line.ranks == 0,
-        "--ranks has no effect without --plan, --search or --from: to train on ", line.ranks,
-        " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
   check(line.plans() || line.machines.empty(), "--for has no effect without --plan or --search");
   check(line.plans() || line.shape.empty(),
         "--model has no effect without --plan or --search: to train, set the keys "
@@ -148,13 +156,13 @@ std::string quoted_for_shell(const std::string& argument) {
   return quoted + '\'';
 }
 
-// The command line that the user typed, also where --launch has started the ranks.
+// The command line that the user typed, also where this program has started the ranks.
 std::string typed_command(const Arguments& arguments) {
   std::string command = "train";
   for (const std::string& argument : arguments)
     if (!argument.starts_with(kStartsOption)) command += ' ' + quoted_for_shell(argument);
-  const char* const launcher = std::getenv(kStartedByUs);
-  return launcher ? str(command, " --launch ", quoted_for_shell(launcher)) : command;
+  const char* const options = std::getenv(kStartedByUs);
+  return options ? str(command, ' ', options) : command;
 }
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
@@ -211,17 +219,71 @@ std::chrono::seconds time_limit(const ReadConfig& read) {
   return std::chrono::seconds(given > 0 ? given : Config().parallel.timeout_seconds);
 }
 
-// Runs this command line without --launch on several ranks.
-int launch(const std::string& launcher, const Arguments& given) {
-  check(!launched_ranks(),
-        "--launch starts ranks, but a launcher has started this process already: leave it out");
-  Arguments arguments;
+// The options that start ranks, each with a value, and the arguments that remain for the ranks.
+struct StartOptions {
+  std::string typed;
+  Arguments others;
+};
+StartOptions start_options(const Arguments& given) {
+  StartOptions options;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string name = given[i].substr(0, given[i].find('='));
+    const bool starts = name == "--launch" || name == "--ranks" || name == "--hosts" || name == "--restarts";
+    const size_t words = !starts ? 0 : name == given[i] && i + 1 < given.size() ? 2 : 1;
+    if (!starts) options.others.push_back(given[i]);
+    for (size_t word = 0; word < words; ++word)
+      options.typed += (options.typed.empty() ? "" : " ") + quoted_for_shell(given[i + word]);
+    i += words == 2;
+  }
+  return options;
+}
+
+// What names the present run in a folder: a run that begins writes another config there.
+std::string run_in(const std::string& folder) {
+  struct stat of {};
+  return stat((folder + "/config.toml").c_str(), &of) == 0
+             ? str(of.st_ino, ' ', of.st_mtim.tv_sec, ' ', of.st_mtim.tv_nsec)
+             : "";
+}
+
+// The arguments with which a run continues, which names lanes whose default depends on the number of ranks.
+// They resume it if it has saved a checkpoint since `before`, and begin it once more if it has not.
+Arguments arguments_again(const Arguments& given, const Config& config, int64_t lane_size,
+                          const std::string& before) {
+  const std::string& folder = config.run.dir;
+  Arguments again;
+  if (config.train.lane_size == 0) again.push_back(str("--train.lane_size=", lane_size));
+  if (run_in(folder) == before || steps_in(folder).empty()) {
+    again.insert(again.begin(), given.begin(), given.end());
+    return again;
+  }
   for (size_t i = 0; i < given.size(); ++i)
-    if (given[i] == "--launch")
+    if (given[i] == "--resume")
       ++i;
-    else if (!given[i].starts_with("--launch="))
-      arguments.push_back(given[i]);
-  return start_ranks(launcher, arguments);
+    else if (given[i] != "--overwrite" && !given[i].starts_with("--resume=") &&
+             !given[i].starts_with("--run.resume="))
+      again.push_back(given[i]);
+  again.insert(again.end(), {"--resume", kResumeLatest});
+  return again;
+}
+
+// Runs this command line on several ranks.
+int start(const CommandLine& line, const Arguments& given, const Config& config, std::ostream& err) {
+  const StartOptions options = start_options(given);
+  check(!launched_ranks(), options.typed,
+        " starts ranks, but a launcher has started this process already: leave it out");
+  if (!line.launch.empty())
+    return start_ranks({.command = line.launch, .options = options.typed}, options.others).code;
+  const std::string before = run_in(config.run.dir);
+  const int64_t lane_size = lane_size_of(config, line.ranks);
+  return run_job(
+      {.ranks = line.ranks,
+       .hosts = line.hosts.empty() ? std::vector<Host>() : parse_hosts(line.hosts, line.ranks),
+       .restarts = line.restarts,
+       .options = options.typed,
+       .arguments = options.others,
+       .arguments_again = [&] { return arguments_again(options.others, config, lane_size, before); }},
+      err);
 }
 
 // Whether an option, such as one that needs no config, is among the arguments.
@@ -241,7 +303,8 @@ std::string footer(HelpLevel level) {
          "\nExit codes:\n  0   finished, or stopped by a signal\n  1   failed\n  " +
          std::to_string(kStopped) +
          "  stopped by a signal before the last step, with --resume auto: the same command resumes the "
-         "run\n";
+         "run\n  " +
+         std::to_string(kLostRanks) + "  lost ranks or hosts: they ended, or do not answer\n";
 }
 
 std::vector<Key> config_keys() {
@@ -280,9 +343,22 @@ std::vector<Option> options_of(CommandLine& line) {
        {.type = "KEY"}},
       {"--overwrite", &line.overwrite,
        "start although run.dir has the results of an earlier run, and replace them"},
+      {"--ranks",
+       &line.ranks,
+       "number of ranks to start, with mpirun; Ctrl-C then stops the run after its step, and it saves. With "
+       "--plan or --search: number to plan for, in this one process; with --from: number that will train",
+       {.range = NumberRange{1, kMostPlannedRanks}}},
+      {"--hosts",
+       &line.hosts,
+       "hosts for --ranks, such as h1:4,h2:4; otherwise this one, or those of a batch system",
+       {.type = "HOSTS", .needs = {"--ranks"}}},
+      {"--restarts",
+       &line.restarts,
+       "how often to start again by itself, from the newest checkpoint, when ranks or hosts are lost: on the "
+       "hosts that still answer, with the bits of a run that lost none",
+       {.range = NumberRange{0, 1000}}},
       {"--launch", &line.launch,
-       "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
-       "its step, and it saves"},
+       "start the ranks with another command than --ranks does, such as \"srun -n 4\""},
       {kStartsOption, &line.starts, "", {.hidden = true}},  // start_ranks() sets it
       {"--print-config", &line.print_config,
        "print the resolved config with the source of each value, and exit"},
@@ -295,11 +371,6 @@ std::vector<Option> options_of(CommandLine& line) {
       {"--verbose", &line.verbose,
        "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
        "there is only one; with --search, all settings that were simulated"},
-      {"--ranks",
-       &line.ranks,
-       "with --plan or --search: number of ranks to plan for, in this one process; with --from: number that "
-       "will train",
-       {.range = NumberRange{1, kMostPlannedRanks}}},
       {"--model",
        &line.shape,
        "with --plan or --search: plan for this published model in place of that of CONFIG",
@@ -325,9 +396,22 @@ std::vector<Option> options_of(CommandLine& line) {
   };
 }
 
+// The value of an option that this program gave itself; "" without it.
+std::string own_option(const Arguments& arguments, const char* option) {
+  const std::string prefix = str(option, '=');
+  for (const std::string& argument : arguments)
+    if (argument.starts_with(prefix)) return argument.substr(prefix.size());
+  return "";
+}
+
 }  // namespace
 
 int run_train(const Arguments& arguments, const Streams& streams) {
+  if (const std::string file = own_option(arguments, kEndRanksOption); !file.empty()) {
+    announce_start(own_option(arguments, kStartsOption));
+    end_ranks(file);
+    return 0;
+  }
   CommandLine line;
   line.converts = has_option(arguments, "--from");
   line.explains = has_option(arguments, "--explain");
@@ -350,15 +434,15 @@ int run_train(const Arguments& arguments, const Streams& streams) {
     if (line.launch.empty()) config = read_config(line.source(), line.problems);
     return time_limit(config);
   };
-  const auto run_or_launch = [&](World& world) -> RankProgram::Ending {
+  const auto run_or_start = [&](World& world) -> RankProgram::Ending {
     if (line.converts || line.explains) {
       if (world.rank() == 0) streams.out << printed;
       return 0;
     }
-    if (!line.launch.empty()) return {launch(line.launch, arguments), false};
+    if (line.starts_ranks()) return {start(line, arguments, config.loaded.config, streams.err), false};
     return run(line, arguments, std::move(config), world, streams);
   };
-  return run_on_ranks({.name = program.name, .read = read, .run = run_or_launch}, streams);
+  return run_on_ranks({.name = program.name, .read = read, .run = run_or_start}, streams);
 }
 
 }  // namespace flatshard

@@ -30,7 +30,7 @@ int exit_code_after(const std::string& launcher, const std::vector<int>& signals
   if (pid == 0) {
     const test::DefaultSignals defaults;
     for (const int signal : ignored) std::signal(signal, SIG_IGN);
-    _exit(start_ranks(launcher, {"a b", "$c"}));
+    _exit(start_ranks({.command = launcher, .options = "--launch it"}, {"a b", "$c"}).code);
   }
   test::eventually([] { return access("ready", F_OK) == 0; });
   for (const int signal : signals) {
@@ -54,7 +54,7 @@ TEST_CASE("a launcher runs this program with the arguments, in a shell, and its 
         3);
   const std::string words = test::read_file("launched"), program = words.substr(0, words.find(','));
   CHECK(program.ends_with("flatshard_tests"));
-  CHECK(words.find(",a b,$c,sh -c 'echo > ready; ") != words.npos);
+  CHECK(words.find(",a b,$c,--launch it,") != words.npos);
 }
 
 TEST_CASE("a request to stop reaches the launcher as SIGUSR1, which it passes on, and nothing else does") {

@@ -82,7 +82,7 @@ TEST_CASE("the time in which a rank is suspended does not count as waiting for o
 
 TEST_CASE("a collective that takes longer than the limit ends the rank") {
   if (!can_fork()) return test::skip(kNoFork);
-  CHECK(exit_code_alone({}, silent_rank) == 1);
+  CHECK(exit_code_alone({}, silent_rank) == kLostRanks);
 }
 
 // The launcher ends all ranks soon after the first.
@@ -90,7 +90,7 @@ TEST_CASE("a rank does not wait to hear who is silent when another rank has said
   if (!can_fork()) return test::skip(kNoFork);
   const std::atomic<Parting> other{Parting::gave_up};
   CHECK(exit_code_alone({}, late_answer) == kWaited);
-  CHECK(exit_code_alone({{.rank = 2, .pid = getpid(), .parting = &other}}, late_answer) == 1);
+  CHECK(exit_code_alone({{.rank = 2, .pid = getpid(), .parting = &other}}, late_answer) == kLostRanks);
 }
 
 TEST_CASE("an error names the ranks that do not answer, and says whether they are whole hosts") {

@@ -1,15 +1,10 @@
 #include <sstream>
 
+#include "runtime/text.h"
 #include "train/command_line/command.h"
 
 namespace flatshard {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
 
 // {"-0", "--null"}.
 std::vector<std::string> names_of(const Option& option) {

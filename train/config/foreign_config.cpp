@@ -108,9 +108,9 @@ class Converter : public ForeignImport {
   // The launcher starts the ranks, and the batch of other trainers depends on their number.
   bool check_ranks(const Given& g, const ForeignKey&, const ForeignValue*) {
     if (number_in(g.value) == static_cast<double>(ranks_))
-      return leave(g, str("start them with --launch \"mpirun -np ", ranks_, '"'));
+      return leave(g, str("start them with --ranks ", ranks_));
     return refuse(g, str("is not the ", counted(ranks_, "rank"), " for which this converts: give --ranks ",
-                         g.text(), ", and start as many with --launch \"mpirun -np ", g.text(), '"'));
+                         g.text(), ", and start as many with --ranks ", g.text()));
   }
 
   // A number of steps has no effect if another strategy than "steps" is given for the same key.

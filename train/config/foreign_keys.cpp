@@ -35,7 +35,7 @@ std::vector<ForeignKey> rows() {
       kNoDropout[] = "models are trained without dropout; adapters have lora.dropout",
       kNoOtherAdapters[] = "adapters are LoRA, with lora.rslora; DoRA and others do not exist",
       kNoEightBit[] = "there are no 8-bit weights; quant.base = \"nf4\" stores 4-bit ones",
-      kLauncher[] = "the launcher starts the ranks: train my.toml --launch \"mpirun -np 4\", or srun",
+      kLauncher[] = "the launcher starts the ranks: train my.toml --ranks 4, or srun",
       kFolderDecides[] = "the folder model.init_from decides",
       kNoClasses[] = "there are no classes to name; model.family is the architecture";
   using enum OtherValues;

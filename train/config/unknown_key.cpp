@@ -48,7 +48,7 @@ Nearest nearest_keys(const std::vector<Field>& known, const std::string& key) {
 }
 
 // "a, b and c"
-std::string joined(const std::vector<std::string>& words) {
+std::string in_words(const std::vector<std::string>& words) {
   std::string text = words.front();
   for (size_t i = 1; i < words.size(); ++i) text += (i + 1 < words.size() ? ", " : " and ") + words[i];
   return text;
@@ -71,7 +71,7 @@ UnknownKey unknown_key(const std::vector<Field>& known, const std::string& key) 
   if (row && !nearest.same_section) return {str(unknown, "there is no such setting: ", row->text), ""};
   if (nearest.keys.empty()) return {unknown + "there is none like it; train --help lists all keys", ""};
   return {str(unknown, "the nearest known ", nearest.keys.size() > 1 ? "ones are " : "one is ",
-              joined(nearest.keys)),
+              in_words(nearest.keys)),
           nearest.keys.size() > 1 ? "" : nearest.keys.front()};
 }
 

@@ -69,4 +69,15 @@ std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, i
   return in_order;
 }
 
+std::vector<StepMetrics> lines_after(int64_t data_step, const std::string& path) {
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    std::vector<StepMetrics> lines = read_latest_metrics(path);
+    std::erase_if(lines, [&](const StepMetrics& m) { return m.data_step <= data_step; });
+    return lines;
+  } catch (const Error&) {
+    return {};  // lines_before() warns of it
+  }
+}
+
 }  // namespace flatshard

@@ -25,4 +25,8 @@ void add_line(std::vector<StepMetrics>& history, const StepMetrics& line);
 std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, int64_t data_step,
                                       const std::string& path);
 
+// The lines of the metrics file at `path` after `data_step`, which a run that resumes there computes again.
+// Empty if there is no such file, or if it is damaged.
+std::vector<StepMetrics> lines_after(int64_t data_step, const std::string& path);
+
 }  // namespace flatshard

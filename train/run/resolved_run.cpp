@@ -97,11 +97,10 @@ void check_processes(const ConfigSource& source, std::optional<int> processes, c
   const int ranks = processes.value_or(world.size());
   if (source.trains)
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
-                   ", but this run has ", counted(world.size(), "rank"),
-                   ": start it with --launch \"mpirun -np ", ranks, '"');
+                   ", but this run has ", counted(world.size(), "rank"), ": start it with --ranks ", ranks);
   else if (ranks != world.size())
-    loaded.replaced.push_back(str(source.accelerate, ": num_processes is ", ranks,
-                                  ": start as many ranks, with --launch \"mpirun -np ", ranks, '"'));
+    loaded.replaced.push_back(
+        str(source.accelerate, ": num_processes is ", ranks, ": start as many, with --ranks ", ranks));
 }
 
 // Replaces the names of published weights by their folders, and adds the keys that they decide. If they

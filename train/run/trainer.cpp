@@ -154,6 +154,7 @@ class Trainer {
   RunStart find_start();
   void compare_with_plan();
   std::string print_header(const StartRecord& now);
+  std::vector<StepMetrics> lost_steps() const;
   void set_weights();
   void begin_folder(const StartRecord& now, const std::string& details);
 
@@ -276,12 +277,18 @@ std::string Trainer::print_header(const StartRecord& now) {
       .data = inputs_.train.describe(),
       .resumed = start_.resumed
                      ? describe_resumed(checkpoints_.source().string(), *start_.resumed, start_.changes,
-                                        next_rate(setup_, start_, status_.completed))
+                                        next_rate(setup_, start_, status_.completed), lost_steps())
                      : ""};
   if (!is_leader()) return "";
   std::string details = describe_run(header, true);
   output_.out << (output_.verbose ? details : describe_run(header, false)) << std::flush;
   return details;
+}
+
+// The steps after the checkpoint that this folder's run resumes from.
+std::vector<StepMetrics> Trainer::lost_steps() const {
+  if (!is_leader() || !checkpoints_.resumes_own()) return {};
+  return lines_after(start_.resumed->data_step, folder_.file("metrics.jsonl"));
 }
 
 // Initializes the parameters, or loads the checkpoint. A checkpoint of adapters does not contain the frozen
@@ -578,6 +585,7 @@ void Trainer::finish() {
                                        : str("stopped   after step ", with_commas(status_.completed), " of ",
                                              with_commas(start_.total_steps), ": ", stopped_by, '\n');
   end += describe_best(status_.history, writer_.best(), folder_.path());
+  end += writer_.costs();
   end += prediction_.line();
   if (!traced.empty()) end += traced + '\n';
   const std::string report = log_->end(stopped_by);

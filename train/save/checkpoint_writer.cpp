@@ -5,6 +5,7 @@
 #include "comm/launch.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
+#include "train/save/save_times.h"
 
 namespace flatshard {
 namespace {
@@ -41,6 +42,11 @@ void CheckpointWriter::between_steps(StepMetrics& m, const Work& work) {
   m.save_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+std::string CheckpointWriter::costs() const {
+  const std::chrono::duration<double> run = std::chrono::steady_clock::now() - begin_;
+  return describe_pauses(saves_, paused_seconds_, run.count());
+}
+
 void CheckpointWriter::finish_failing() {
   if (!saver_.in_flight()) return;
   warn_on_error([&] {
@@ -53,6 +59,8 @@ void CheckpointWriter::finish_failing() {
 
 void CheckpointWriter::tell(const std::optional<Saver::Saved>& saved, StepMetrics& m) {
   if (!saved) return;
+  ++saves_;
+  paused_seconds_ += saved->paused;
   m.saved_step = saved->step;
   m.saved_bytes = saved->bytes;
   m.saved_seconds = saved->seconds;
@@ -70,8 +78,7 @@ void CheckpointWriter::warn_if_killed_too_soon(const StepMetrics& m) {
   if (needed <= *seconds_until_killed_) return;
   progress_.print(str("warning   Ctrl-C loses steps: mpirun kills its ranks after ",
                       human_seconds(*seconds_until_killed_), ", a step and a save take ",
-                      human_seconds(needed), "; start with train --launch \"mpirun -np ", world_.size(),
-                      "\""));
+                      human_seconds(needed), "; start with train --ranks ", world_.size()));
   seconds_until_killed_.reset();
 }
 

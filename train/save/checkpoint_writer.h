@@ -3,6 +3,7 @@
 // Errors as checkpoint.on_error says. Warns once if the launcher would kill the ranks before a stop request
 // has ended with a checkpoint.
 
+#include <chrono>
 #include <functional>
 
 #include "train/report/progress.h"
@@ -29,6 +30,9 @@ class CheckpointWriter {
   // The best of the checkpoints, including one that is being written; the same on all ranks.
   std::optional<TrainState::Evaluated> best() const { return saver_.best(); }
 
+  // What saving has cost so far (describe_pauses() in save_times.h).
+  std::string costs() const;
+
   // Call it when the run fails: finishes the save in flight if all ranks fail. A rank that waits in a
   // collective cannot take part, and the checkpoint is lost. An Error becomes a warning.
   void finish_failing();
@@ -45,6 +49,9 @@ class CheckpointWriter {
   Checkpoints& checkpoints_;
   Saver saver_;
   std::optional<double> seconds_until_killed_;
+  int64_t saves_ = 0;
+  double paused_seconds_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace flatshard

@@ -71,6 +71,8 @@ class Checkpoints {
 
   // The checkpoint that the run resumes from; empty for a fresh run.
   const std::filesystem::path& source() const { return source_; }
+  // Whether the run continues a checkpoint of its own folder.
+  bool resumes_own() const { return own_; }
   int64_t last_step() const { return last_step_; }  // step of the newest in this folder; -1 if there is none
   int64_t bytes() const;                            // size of a checkpoint
   // The checkpoint with the lowest evaluation loss so far.

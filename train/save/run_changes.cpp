@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "runtime/check.h"
@@ -215,7 +216,8 @@ std::string history_comment(const std::vector<RunChange>& changes) {
 }
 
 std::string describe_resumed(const std::string& checkpoint, const TrainState& saved,
-                             const ResumeChanges& changes, double next_rate) {
+                             const ResumeChanges& changes, double next_rate,
+                             const std::vector<StepMetrics>& lost) {
   std::vector<std::string> lines;
   for (const RunChange& change : changes.changes) lines.push_back(describe(change));
   // The number of steps, and with it the rate, follows from the data too.
@@ -227,6 +229,12 @@ std::string describe_resumed(const std::string& checkpoint, const TrainState& sa
     lines.push_back(str("learning rate: ", saved.log_history.back().lr, " in step ", saved.step, ", ",
                         next_rate, " in step ", saved.step + 1));
   lines.insert(lines.end(), changes.notes.begin(), changes.notes.end());
+  if (!lost.empty()) {
+    const double seconds = std::accumulate(
+        lost.begin(), lost.end(), 0.0, [](double sum, const StepMetrics& m) { return sum + m.step_seconds; });
+    lines.push_back(str(counted(static_cast<int64_t>(lost.size()), "later step"),
+                        " of this run, lost and computed again: ", human_duration(seconds)));
+  }
   std::string text = str("resumed   ", checkpoint, ", after step ", with_commas(saved.step), ", written by ",
                          counted(saved.ranks, "rank"), '\n');
   for (const std::string& line : lines) text += str("          ", printable(line), '\n');

@@ -44,10 +44,12 @@ std::string describe(const RunChange& change);
 // The changes as comments for a config file.
 std::string history_comment(const std::vector<RunChange>& changes);
 
-// The lines of a run's header about the checkpoint that it resumes from: the changes, and, if they move the
-// learning rate, its value in the next step.
+// The lines of a run's header about the checkpoint that it resumes from: the changes, if they move the
+// learning rate, its value in the next step, and the steps that were computed after the checkpoint, which are
+// lost.
 std::string describe_resumed(const std::string& checkpoint, const TrainState& saved,
-                             const ResumeChanges& changes, double next_rate);
+                             const ResumeChanges& changes, double next_rate,
+                             const std::vector<StepMetrics>& lost);
 
 struct RunStart {
   std::optional<TrainState> resumed;

@@ -42,6 +42,16 @@ bool is_new_best(const std::optional<double>& loss, const std::optional<TrainSta
   return loss && std::isfinite(*loss) && (!best || *loss < best->loss);
 }
 
+std::string describe_pauses(int64_t saves, double paused_seconds, double run_seconds) {
+  constexpr double kHour = 3600, kBetweenLosses = 24 * kHour;
+  if (saves == 0 || run_seconds < kHour) return "";
+  const double pause = paused_seconds / static_cast<double>(saves);
+  const double between = std::sqrt(2 * pause * kBetweenLosses);
+  return str("saving    paused training for ", human_seconds(pause), " each of ", counted(saves, "time"),
+             "; if ranks are lost once a day, checkpoint.save_every = \"",
+             std::max<int64_t>(1, std::lround(between / 60)), "min\" costs least\n");
+}
+
 std::string describe_best(const std::vector<StepMetrics>& history,
                           const std::optional<TrainState::Evaluated>& saved, const std::string& run) {
   const StepMetrics *best = nullptr, *last = nullptr;

@@ -70,6 +70,11 @@ bool is_new_best(const std::optional<double>& loss, const std::optional<TrainSta
 std::string describe_best(const std::vector<StepMetrics>& history,
                           const std::optional<TrainState::Evaluated>& saved, const std::string& run);
 
+// How often saving would cost least in a run that loses ranks once a day: rare saves lose more steps,
+// frequent ones pause training more often, so the best time between two grows with the root of a pause. One
+// line of text; "" for a run that has not saved, or that took less than an hour.
+std::string describe_pauses(int64_t saves, double paused_seconds, double run_seconds);
+
 // All times of a run, from its config.
 struct Timetable {
   Timetable(const Config& c, int64_t total_steps)

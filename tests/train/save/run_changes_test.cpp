@@ -153,12 +153,12 @@ TEST_CASE("a run resumes from a state without a position unless its data or its 
 TEST_CASE("the header shows what changed, and the learning rate before and after") {
   const TrainState saved = state_of();
   const ResumeChanges found = compare_runs(saved, state_of({{"optimizer.lr", "0.5"}}));
-  CHECK(describe_resumed("run/step-5", saved, found, 0.25) ==
+  CHECK(describe_resumed("run/step-5", saved, found, 0.25, {}) ==
         "resumed   run/step-5, after step 5, written by 0 ranks\n"
         "          changed since step 5: optimizer.lr 0.0 -> 0.5\n"
         "          learning rate: 0.0003 in step 5, 0.25 in step 6\n");
   const ResumeChanges decay = compare_runs(saved, state_of({{"optimizer.weight_decay", "0.5"}}));
-  CHECK(describe_resumed("run/step-5", saved, decay, 0.25).find("learning rate") == std::string::npos);
+  CHECK(describe_resumed("run/step-5", saved, decay, 0.25, {}).find("learning rate") == std::string::npos);
 }
 
 TEST_CASE("the changes of a run are kept in the state and written as comments") {
