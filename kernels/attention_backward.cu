@@ -105,26 +105,25 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
 
 template <class T, int D>
 __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
-    key_gradient_kernel(BackwardArguments<T> a, int group) {
+    key_gradient_kernel(BackwardArguments<T> a) {
   using Tiles = KeyGradientTiles<T, D>;
   using Tile = SwizzledTile<T, D>;
   constexpr int kPieces = Tiles::kPieces, kQueries = Tiles::kQueries, kThreads = Tiles::kThreads;
   extern __shared__ __align__(128) uint4 shared[];
-  const Documents &keys = a.mask.keys, &queries = a.mask.queries;
-  const int slot = blockIdx.x;  // with a causal mask, tiles with the most queries come first
-  const int document = keys.document_of(slot, Tiles::kRows);
-  keys.require_document(document), queries.require_document(document);
-  const Span rows = keys.block(document, slot, Tiles::kRows);
+  const OwnRows block(a.mask, true, Tiles::kRows);
+  const Span rows = block.rows;
   if (rows.size() == 0) return;
-  const Visible visible = a.mask.visible(document);
-  const int key_head = blockIdx.y, first_column = blockIdx.z * Tiles::kColumns;
+  const Documents& queries = a.mask.queries;
+  const Visible& visible = block.visible;
+  const int key_head = blockIdx.x / Tiles::kParts, group = a.mask.group;
+  const int first_column = blockIdx.x % Tiles::kParts * Tiles::kColumns;
   const int warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
   const int begin = rows.begin + warp_row;  // first row of the warp
   const Span own{begin, min(visible.keys, begin + Tiles::kWarpRows)};
   const Tile k{shared_address(shared)}, v{k.begin + Tile::bytes(Tiles::kRows)};
   const uint32_t stages = v.begin + Tile::bytes(Tiles::kRows);
   const Span all = visible.queries_of(rows).tiles(kQueries), seen = visible.queries_of(own).tiles(kQueries);
-  const int steps = group * all.size(), first_row = keys.first_row(document) + rows.begin;
+  const int steps = group * all.size(), first_row = block.first_row;
   // The loop runs over all query tiles of one head, then of the next.
   const auto tile_after = [&](int t) { return t + 1 < all.end ? t + 1 : all.begin; };
   const auto queries_of = [&](int step) { return Tile{stages + step % 2 * Tiles::kStageBytes}; };
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   const auto terms_of = [&](int step) { return grad_o_of(step).begin + Tile::bytes(kQueries); };
   const auto copy_stage = [&](int step, int head, int t) {
     const int first = t * kQueries;
-    const int64_t row = queries.first_row(document) + first;
+    const int64_t row = queries.first_row(block.document) + first;
     const int count = visible.queries - first;
     copy_tile<kQueries, kThreads>(queries_of(step), a.q, row, head, count);
     copy_tile<kQueries, kThreads>(grad_o_of(step), a.grad_o, row, head, count);
@@ -212,18 +211,17 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
 
 void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms) {
   if (runs_on_sm90(a)) return attention_backward_sm90(stream, a, terms);
-  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
-  const int64_t group = a.q.count / a.k.count;
+  const Mask mask = mask_of(a.mask, a.q, a.k);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const BackwardArguments<T> arguments = arguments_of<T>(a, mask, terms);
     visit_head_size<T>(a.q.head_size(), [&]<int D>() {
       using KeyTiles = KeyGradientTiles<T, D>;
       if (mask.queries.rows > 0)
         launch<QueryGradientTiles<T, D>>(stream, "attention_backward: dq", query_gradient_kernel<T, D>,
-                                         mask.queries, group, a.k.count, arguments);
+                                         mask.queries, a.q.count, arguments);
       if (mask.keys.rows > 0)
         launch<KeyTiles>(stream, "attention_backward: dk, dv", key_gradient_kernel<T, D>, mask.keys,
-                         a.k.count, KeyTiles::kParts, arguments, static_cast<int>(group));
+                         a.k.count * KeyTiles::kParts, arguments);
     });
   });
 }

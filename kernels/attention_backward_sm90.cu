@@ -189,30 +189,23 @@ struct KeyGradientArguments {
   Mask mask;
   Scores<T> scores;
   float scale;  // factor of the products
-  int group;    // query heads per key head
 };
 
 // The block's rows of keys, and the tiles of queries that attend to them: first all of one head, then of the
 // next.
 template <int D>
-struct KeyBlock {
+struct KeyBlock : OwnRows {
   using Tiles = KeyGradientTiles<D>;
-  Visible visible;
-  Span rows, all;  // rows, empty if the slot is empty; range of query tiles
-  int document, key_head, first_row, steps;
+  Span all;  // range of query tiles
+  int key_head, group, steps;
 
-  __device__ KeyBlock(const Mask& mask, int group) {
-    const int slot = blockIdx.x;  // with a causal mask, tiles with the most queries come first
-    document = mask.keys.document_of(slot, Tiles::kRows);
-    mask.keys.require_document(document), mask.queries.require_document(document);
-    rows = mask.keys.block(document, slot, Tiles::kRows);
-    visible = mask.visible(document);
-    all = visible.queries_of(rows).tiles(Tiles::kQueries);
-    key_head = blockIdx.y;
-    first_row = mask.keys.first_row(document) + rows.begin;
-    steps = group * all.size();
-  }
-  __device__ int head(int step, int group) const { return key_head * group + step / all.size(); }
+  __device__ explicit KeyBlock(const Mask& mask)
+      : OwnRows(mask, true, Tiles::kRows),
+        all(visible.queries_of(rows).tiles(Tiles::kQueries)),
+        key_head(blockIdx.x),
+        group(mask.group),
+        steps(group * all.size()) {}
+  __device__ int head(int step) const { return key_head * group + step / all.size(); }
   // The index in the document of the tile's first query.
   __device__ int query(int step) const { return (all.begin + step % all.size()) * Tiles::kQueries; }
 };
@@ -231,7 +224,7 @@ __device__ void copy_tiles(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
   const int first = a.mask.queries.first_row(block.document);
 #pragma unroll 1
   for (int t = 0; t < block.steps; ++t) {
-    const int row = first + block.query(t), head = block.head(t, a.group);
+    const int row = first + block.query(t), head = block.head(t);
     uint64_t* full = &ring.full[ring.stage(t)];
     ring.wait_empty(t);
     arrive_and_expect(full, Tiles::kTileBytes);
@@ -249,7 +242,7 @@ __device__ void copy_terms(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
 #pragma unroll 1
   for (int t = 0; t < block.steps; ++t) {
     const int query = block.query(t);
-    const int64_t from = static_cast<int64_t>(block.head(t, a.group)) * a.mask.queries.rows + first + query;
+    const int64_t from = static_cast<int64_t>(block.head(t)) * a.mask.queries.rows + first + query;
     ring.wait_empty(t);
     for (int i = lane; i < kQueries; i += kWarp) {
       const bool exists = query + i < block.visible.queries;
@@ -270,7 +263,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
   extern __shared__ __align__(128) uint4 memory[];
   __shared__ uint64_t copied;
   __shared__ Ring<Tiles::kStages> ring;
-  const KeyBlock<D> block(a.mask, a.group);
+  const KeyBlock<D> block(a.mask);
   if (block.rows.size() == 0) return;
   const Tiles tiles{.begin = first_tile(memory)};
   if (threadIdx.x == 0) {
@@ -353,9 +346,8 @@ bool runs_on_sm90(const AttentionBackward& a) {
 }
 
 void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const Tensor& of_queries) {
-  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
+  const Mask mask = mask_of(a.mask, a.q, a.k);
   const QueryTerms terms = query_terms(of_queries);
-  const int64_t group = a.q.count / a.k.count;
   visit_heads_sm90<128>(a.q, [&]<class T, int D>() {
     const Scores<T> scores{score_cap<T>(a.softcap, a.scale), a.softcap > 0 ? 1.0f : a.scale * kLog2e};
     {
@@ -373,8 +365,8 @@ void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const T
           .mask = mask,
           .scores = scores,
           .scale = a.scale};
-      launch<Tiles>(stream, "attention_backward: dq", query_gradient_sm90_kernel<T, D>, mask.queries, group,
-                    a.k.count, arguments);
+      launch<Tiles>(stream, "attention_backward: dq", query_gradient_sm90_kernel<T, D>, mask.queries,
+                    a.q.count, arguments);
     }
     using Tiles = KeyGradientTiles<D>;
     const KeyGradientArguments<T> arguments{
@@ -387,10 +379,9 @@ void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const T
         .terms = terms,
         .mask = mask,
         .scores = scores,
-        .scale = a.scale,
-        .group = static_cast<int>(group)};
+        .scale = a.scale};
     launch<Tiles>(stream, "attention_backward: dk, dv", key_gradient_sm90_kernel<T, D>, mask.keys, a.k.count,
-                  1, arguments);
+                  arguments);
   });
 }
 

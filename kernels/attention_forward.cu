@@ -107,13 +107,13 @@ ForwardArguments<T> arguments_of(const AttentionForward& a, const Mask& mask) {
 }  // namespace
 
 void attention_forward(Stream& stream, const AttentionForward& a) {
-  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
+  const Mask mask = mask_of(a.mask, a.q, a.k);
   if (mask.queries.rows == 0) return;
   if (runs_on_sm90(a)) return attention_forward_sm90(stream, a);
   visit_float(a.q.of.dtype, [&]<class T>() {
     visit_head_size<T>(a.q.head_size(), [&]<int D>() {
-      launch<ForwardTiles<T, D>>(stream, "attention_forward", forward_kernel<T, D>, mask.queries,
-                                 a.q.count / a.k.count, a.k.count, arguments_of<T>(a, mask));
+      launch<ForwardTiles<T, D>>(stream, "attention_forward", forward_kernel<T, D>, mask.queries, a.q.count,
+                                 arguments_of<T>(a, mask));
     });
   });
 }

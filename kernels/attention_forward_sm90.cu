@@ -230,7 +230,7 @@ bool runs_on_sm90(const AttentionForward& a) {
 }
 
 void attention_forward_sm90(Stream& stream, const AttentionForward& a) {
-  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
+  const Mask mask = mask_of(a.mask, a.q, a.k);
   visit_heads_sm90(a.q, [&]<class T, int D>() {
     using Tiles = ForwardTiles<D>;
     const ForwardArguments<T> arguments{.o = view<T>(a.o),
@@ -241,8 +241,7 @@ void attention_forward_sm90(Stream& stream, const AttentionForward& a) {
                                         .mask = mask,
                                         .cap = score_cap<T>(a.softcap, a.scale),
                                         .scale = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
-    launch<Tiles>(stream, "attention_forward", forward_sm90_kernel<T, D>, mask.queries, a.q.count / a.k.count,
-                  a.k.count, arguments);
+    launch<Tiles>(stream, "attention_forward", forward_sm90_kernel<T, D>, mask.queries, a.q.count, arguments);
   });
 }
 

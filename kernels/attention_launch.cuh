@@ -10,7 +10,8 @@
 
 namespace flatshard::cuda {
 
-inline Mask mask_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
+inline Mask mask_of(const AttentionMask& mask, const Heads& q, const Heads& k) {
+  const int64_t queries = q.rows(), keys = k.rows();
   constexpr int64_t kMaxRows = int64_t{1} << 30;  // sums and differences of two rows fit 32 bits
   check(queries < kMaxRows && keys < kMaxRows, "attention: ", queries, " queries and ", keys,
         " keys, must be at most ", kMaxRows - 1, " each on a GPU");
@@ -19,7 +20,8 @@ inline Mask mask_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
   return {.queries = {mask.cu_seqlens.as<int32_t>(), documents, static_cast<int>(queries)},
           .keys = {of_keys.as<int32_t>(), documents, static_cast<int>(keys)},
           .causal = mask.causal,
-          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows)};
+          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows),
+          .group = static_cast<int>(q.count / k.count)};
 }
 
 template <class T>
@@ -41,12 +43,14 @@ void visit_head_size(int64_t head_size, Launch&& launch) {
   launch.template operator()<256>();
 }
 
-// Launches a kernel with Tiles on a grid of (row tiles of all documents, y, z).
+// Launches a kernel with Tiles on a grid of (heads, slots): the longest blocks of all heads start first.
 template <class Tiles, class... Arguments>
 void launch(Stream& stream, const char* name, void (*kernel)(Arguments...), const Documents& documents,
-            int64_t y, int64_t z, const std::type_identity_t<Arguments>&... arguments) {
-  const dim3 grid(static_cast<unsigned>(documents.slots(Tiles::kRows)), static_cast<unsigned>(y),
-                  static_cast<unsigned>(z));
+            int64_t heads, const std::type_identity_t<Arguments>&... arguments) {
+  constexpr int64_t kMostInY = 65535;
+  const int64_t slots = documents.slots(Tiles::kRows), y = std::min(slots, kMostInY);
+  const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(y),
+                  static_cast<unsigned>((slots + y - 1) / y));
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tiles::kBytes),
              "cudaFuncSetAttribute");
   kernel<<<grid, Tiles::kThreads, Tiles::kBytes, native(stream)>>>(arguments...);

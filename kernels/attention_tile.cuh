@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernels/attention.h"
+#include "kernels/attention_order.h"
 #include "kernels/tensor_core.cuh"
 
 namespace flatshard::cuda {
@@ -63,34 +64,6 @@ struct Span {
   }
 };
 
-struct Documents {
-  const int32_t* boundaries;
-  int count, rows;
-
-  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)). Some slots are
-  // empty. The slots of document d start at boundaries[d] / size + d.
-  int slots(int size) const { return rows / size + count; }
-  __device__ int first_row(int document) const { return boundaries[document]; }
-  __device__ int length(int document) const { return boundaries[document + 1] - boundaries[document]; }
-  __device__ int document_of(int slot, int size) const {
-    int low = 0, high = count;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (first_row(middle) / size + middle <= slot ? low : high) = middle;
-    }
-    return low;
-  }
-  __device__ Span block(int document, int slot, int size) const {
-    const int begin = (slot - first_row(document) / size - document) * size;
-    return {begin, min(length(document), begin + size)};
-  }
-  // Traps if the boundaries exceed the tensor.
-  __device__ void require_document(int document) const {
-    require(boundaries[0] == 0 && boundaries[count] == rows && first_row(document) >= 0 &&
-            length(document) >= 0 && boundaries[document + 1] <= rows);
-  }
-};
-
 // Determines which keys of a document its queries attend to.
 struct Visible {
   int queries, keys;
@@ -130,33 +103,84 @@ struct Mask {
   Documents queries, keys;
   bool causal;
   int window;
+  int group;  // query heads per key head
 
   __device__ Visible visible(int document) const {
     return {queries.length(document), keys.length(document), causal, window};
   }
 };
 
-// The work of a thread block that owns queries: the rows of one tile of a document in one head, and the part
-// of them that belongs to the warp. The grid is (tiles, query heads of a group, key heads).
-template <class Tiles>
-struct QueryBlock {
+// A warp that searches a BlockOrder. Its members are for the host as well, and so use no intrinsics, because
+// nvcc lets constexpr functions call no function that is for the device alone. No host code calls them.
+struct WarpLanes {
+  static constexpr int kCount = kWarp;
+  static __host__ __device__ int index() {
+    int lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+  }
+  static __host__ __device__ int sum(int value) {
+    int all;
+    asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+  }
+  static __host__ __device__ int most(int value) {
+    int all;
+    asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));
+    return all;
+  }
+  static __host__ __device__ int sum_before(int value) {
+    int sum = value;
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      int below;
+      asm volatile("shfl.sync.up.b32 %0, %1, %2, 0, 0xffffffff;" : "=r"(below) : "r"(sum), "r"(distance));
+      if (index() >= distance) sum += below;
+    }
+    return sum - value;
+  }
+};
+
+// Traps if the boundaries do not ascend from 0 to the number of rows. Called by whole warps.
+__device__ inline void require_ascending(const Documents& documents) {
+  for (int d = WarpLanes::index(); d < documents.count; d += kWarp) require(documents.length(d) >= 0);
+  require(documents.first_row(0) == 0 && documents.first_row(documents.count) == documents.rows);
+}
+
+// The rows that a thread block owns: a block of a document's queries or keys. The grid is (heads, slots),
+// where slots beyond the limit of y continue in z. Every warp searches for its block.
+struct OwnRows {
   Visible visible;
   Span rows;  // empty if the slot is empty
-  int document, key_head, head;
+  int document;
   int first_row;  // first row of `rows` in the tensors
-  int warp_row;   // first row of the warp in the tile
 
-  __device__ explicit QueryBlock(const Mask& mask) {
-    const Documents &queries = mask.queries, &keys = mask.keys;
-    const int slot = gridDim.x - 1 - blockIdx.x;  // causal: tiles with the most keys first
-    document = queries.document_of(slot, Tiles::kRows);
-    queries.require_document(document), keys.require_document(document);
+  __device__ OwnRows(const Mask& mask, bool owns_keys, int size) {
+    require_ascending(mask.queries), require_ascending(mask.keys);
+    const BlockOrder order{.own = owns_keys ? mask.keys : mask.queries,
+                           .other = owns_keys ? mask.queries : mask.keys,
+                           .size = size,
+                           .causal = mask.causal,
+                           .owns_keys = owns_keys};
+    const BlockOrder::Block block = order.block_of<WarpLanes>(blockIdx.z * gridDim.y + blockIdx.y);
+    document = block.empty() ? 0 : block.document;
     visible = mask.visible(document);
-    rows = queries.block(document, slot, Tiles::kRows);
-    key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
-    first_row = queries.first_row(document) + rows.begin;
-    warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
+    const int begin = block.index * size;
+    rows = {begin, block.empty() ? begin : min(order.own.length(document), begin + size)};
+    first_row = order.own.first_row(document) + begin;
   }
+};
+
+// The work of a thread block that owns queries of a head, and the part of its rows that belongs to the warp.
+template <class Tiles>
+struct QueryBlock : OwnRows {
+  int key_head, head;
+  int warp_row;  // first row of the warp in the tile
+
+  __device__ explicit QueryBlock(const Mask& mask)
+      : OwnRows(mask, false, Tiles::kRows),
+        key_head(blockIdx.x / mask.group),
+        head(blockIdx.x),
+        warp_row(threadIdx.x / kWarp * Tiles::kWarpRows) {}
   // The rows of the warp, of which own_count() exist. The first one is row own_row() of the tensors.
   __device__ Span own() const { return {rows.begin + warp_row, rows.begin + warp_row + Tiles::kWarpRows}; }
   __device__ int own_count() const { return visible.queries - rows.begin - warp_row; }

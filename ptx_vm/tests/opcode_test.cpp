@@ -153,6 +153,7 @@ TEST_CASE("shuffles, votes and reductions combine the lanes they name") {
   check_lanes("shr.u32 %r1, %r30, 3; match.any.sync.b32 %r0, %r1, -1;",
               [](uint64_t l) { return 0xffu << (l / 8 * 8); });
   check_lanes("redux.sync.add.u32 %r0, %r30, -1;", [](uint64_t) { return 496; });
+  check_lanes("redux.sync.add.s32 %r0, %r30, -1;", [](uint64_t) { return 496; });
   check_lanes("redux.sync.max.s32 %r0, %r30, -1;", [](uint64_t) { return 31; });
 }
 

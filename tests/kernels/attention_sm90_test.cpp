@@ -96,6 +96,23 @@ TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks 
     }
 }
 
+TEST_CASE("attention on sm_90 finds the blocks of more documents than a warp has lanes" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const bool causal : {false, true}) {
+    Drawn d{DType::bf16, {.queries = {}, .Hq = 1, .Hkv = 1, .D = 8, .causal = causal}};
+    for (int64_t i = 0; i < 70; ++i) d.setting.queries.push_back(i == 50 ? 300 : i % 4);
+    for (const Case& c : both(d)) {
+      CAPTURE(label(c));
+      const Values expected = test::output_values(c, Device::cpu());
+      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
+    }
+  }
+}
+
 TEST_CASE("attention on sm_90 gives the same bits in every order, without bank conflicts" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
