@@ -34,6 +34,7 @@ struct OneLane {
   static constexpr int most(int value) { return value; }
 };
 
+// All lanes run every loop equally often, so that the compiler knows that they stay together.
 struct BlockOrder {
   Documents own, other;  // the rows that are cut into blocks; the rows that these visit
   int size;              // rows of a block
@@ -55,7 +56,10 @@ struct BlockOrder {
   template <class Lanes>
   constexpr int at_least(int cost) const {
     int found = 0;
-    for (int d = Lanes::index(); d < own.count; d += Lanes::kCount) found += at_least(cost, d);
+    for (int first = 0; first < own.count; first += Lanes::kCount) {
+      const int d = first + Lanes::index();
+      found += d < own.count ? at_least(cost, d) : 0;
+    }
     return Lanes::sum(found);
   }
 
@@ -64,8 +68,10 @@ struct BlockOrder {
   constexpr Block block_of(int slot) const {
     if (at_least<Lanes>(0) <= slot) return {-1, 0};
     int most = 0;
-    for (int d = Lanes::index(); d < own.count; d += Lanes::kCount)
-      most = std::max(most, other.blocks(d, size));
+    for (int first = 0; first < own.count; first += Lanes::kCount) {
+      const int d = first + Lanes::index();
+      most = std::max(most, d < own.count ? other.blocks(d, size) : 0);
+    }
     // `cost` becomes the largest that more than `slot` blocks reach: the cost of the slot's block.
     int cost = 0, above = Lanes::most(most) + 1;
     while (above - cost > 1) {

@@ -142,8 +142,12 @@ struct WarpLanes {
 
 // Traps if the boundaries do not ascend from 0 to the number of rows. Called by whole warps.
 __device__ inline void require_ascending(const Documents& documents) {
-  for (int d = WarpLanes::index(); d < documents.count; d += kWarp) require(documents.length(d) >= 0);
-  require(documents.first_row(0) == 0 && documents.first_row(documents.count) == documents.rows);
+  int errors = documents.first_row(0) != 0 || documents.first_row(documents.count) != documents.rows;
+  for (int first = 0; first < documents.count; first += kWarp) {
+    const int d = first + WarpLanes::index();
+    errors += d < documents.count && documents.length(d) < 0;
+  }
+  require(WarpLanes::most(errors) == 0);
 }
 
 // The rows that a thread block owns: a block of a document's queries or keys. The grid is (heads, slots),
@@ -162,9 +166,9 @@ struct OwnRows {
                            .causal = mask.causal,
                            .owns_keys = owns_keys};
     const BlockOrder::Block block = order.block_of<WarpLanes>(blockIdx.z * gridDim.y + blockIdx.y);
-    document = block.empty() ? 0 : block.document;
-    visible = mask.visible(document);
     const int begin = block.index * size;
+    document = max(block.document, 0);
+    visible = mask.visible(document);
     rows = {begin, block.empty() ? begin : min(order.own.length(document), begin + size)};
     first_row = order.own.first_row(document) + begin;
   }
