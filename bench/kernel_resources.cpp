@@ -77,14 +77,9 @@ enum Attribute : uint8_t { kFrameSize = 0x11, kRegisterCount = 0x2f };
 
 constexpr uint32_t kReservedShared = 1024;  // bytes per block, reserved by the system on sm_90 and newer
 
-// Since sm_70 an instruction has 16 bytes, and its lowest 12 bits are the opcode.
-constexpr uint64_t kInstructionBytes = 16;
-constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c,
-                   kHgmma[] = {0x9f0, 0xdf0};  // left operand in shared memory; in registers
-
 void count_products(KernelResources& kernel, Bytes code) {
   for (uint64_t at = 0; at + kInstructionBytes <= code.size(); at += kInstructionBytes) {
-    const uint16_t opcode = read<uint16_t>(code, at) & kOpcode;
+    const uint16_t opcode = read<uint16_t>(code, at) & 0xfff;
     kernel.mma += opcode == kHmma;
     kernel.wgmma += opcode == kHgmma[0] || opcode == kHgmma[1];
   }
@@ -116,7 +111,9 @@ void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
     kernel.stack_bytes = frames.at(symbol);
     const auto shared = static_cast<uint32_t>(find(".nv.shared." + mangled).size());
     kernel.shared_bytes = shared - std::min(shared, arch >= 90 ? kReservedShared : 0);
-    count_products(kernel, find(".text." + mangled));
+    const Bytes instructions = find(".text." + mangled);
+    count_products(kernel, instructions);
+    kernel.loop = hot_loop(instructions);
     all.push_back(kernel);
   }
 }
@@ -176,10 +173,11 @@ std::vector<KernelResources> kernel_resources(const std::string& file) {
 
 std::string resource_table(const std::vector<KernelResources>& all) {
   std::ostringstream out;
-  out << "  arch  registers  stack B  shared B  kernel\n";
+  out << "  arch  registers  stack B  shared B  loop  predicated  kernel\n";
   for (const KernelResources& k : all)
     out << "  sm_" << std::left << std::setw(3) << k.arch << std::right << std::setw(10) << k.registers
-        << std::setw(9) << k.stack_bytes << std::setw(10) << k.shared_bytes << "  " << k.kernel << '\n';
+        << std::setw(9) << k.stack_bytes << std::setw(10) << k.shared_bytes << std::setw(6)
+        << k.loop.instructions << std::setw(12) << k.loop.predicated << "  " << k.kernel << '\n';
   return std::move(out).str();
 }
 

@@ -1,11 +1,14 @@
 #pragma once
-// The resources that ptxas assigned to each CUDA kernel: registers, stack, shared memory. The stack holds
-// spilled registers and arrays with dynamic indices. The values are read from the machine code in the
-// program, which needs neither a GPU nor the CUDA toolkit.
+// The resources that ptxas assigned to each CUDA kernel: registers, stack, shared memory; and the
+// instructions of the loop that computes its products. The stack holds spilled registers and arrays with
+// dynamic indices. The values are read from the machine code in the program, which needs neither a GPU nor
+// the CUDA toolkit.
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "bench/hot_loop.h"
 
 namespace flatshard::bench {
 
@@ -15,6 +18,7 @@ struct KernelResources {
   uint32_t registers = 0;
   uint32_t stack_bytes = 0, shared_bytes = 0;  // stack per thread; static shared memory per block
   uint32_t mma = 0, wgmma = 0;  // numbers of tensor core instructions: of a warp; of a warpgroup
+  HotLoop loop;
 };
 
 // The resources of all kernels with machine code in an ELF file, such as a program, sorted by name. Kernels
