@@ -300,18 +300,25 @@ const std::vector<AttentionSetting>& bench_settings() {
   return all;
 }
 
-// The shapes of published benchmarks: 16384 tokens in sequences of 1024 to 16384, hidden size 2048.
+// The shapes of published benchmarks: 16384 tokens in sequences of 1024 to 16384, hidden size 2048. Then the
+// grouped heads of Qwen2.5-0.5B, Qwen2.5-1.5B and Llama-3-8B: few key heads make few blocks of keys, which
+// are long.
 std::vector<AttentionSetting> gpu_settings() {
   constexpr int64_t kTokens = 16384, kWidth = 2048;
+  const auto documents = [](int64_t tokens, int64_t length) {
+    return std::vector<int64_t>(static_cast<size_t>(tokens / length), length);
+  };
   std::vector<AttentionSetting> all;
   for (const int64_t D : {64, 128})
     for (int64_t T = 1024; T <= kTokens; T *= 2)
-      all.push_back({.queries = std::vector<int64_t>(static_cast<size_t>(kTokens / T), T),
-                     .Hq = kWidth / D,
-                     .Hkv = kWidth / D,
-                     .D = D});
+      all.push_back({.queries = documents(kTokens, T), .Hq = kWidth / D, .Hkv = kWidth / D, .D = D});
   all.push_back({.queries = {kTokens}, .Hq = 16, .Hkv = 16, .D = 128, .causal = false});
   all.push_back({.queries = {8192}, .Hq = 64, .Hkv = 8, .D = 128});
+  for (const int64_t T : {1024, 4096, 8192}) {
+    all.push_back({.queries = documents(kTokens, T), .Hq = 14, .Hkv = 2, .D = 64});
+    all.push_back({.queries = documents(kTokens, T), .Hq = 12, .Hkv = 2, .D = 128});
+  }
+  all.push_back({.queries = documents(8192, 4096), .Hq = 32, .Hkv = 8, .D = 128});
   return all;
 }
 
