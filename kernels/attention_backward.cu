@@ -89,14 +89,19 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     multiply_along(scores, q, block.warp_row, keys_of(t));
     if (a.cap.caps()) scores.for_each([&](const auto& at) { scores[at] = a.cap.score(scores[at]); });
     multiply_along(dp, grad_o, block.warp_row, values_of(t));
-    const bool masked = !visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys});
-    scores.for_each([&](const auto& at) {
-      if (masked && !visible.attends(block.own().begin + at.row, t * kKeys + at.column))
-        scores[at] = -INFINITY;
-      const float p = exp2_of(fmaf(scores[at], a.scale_log2, -terms.lse[at.own_row]));
-      const float ds = p * (dp[at] - terms.delta[at.own_row]);
-      scores[at] = a.cap.caps() ? ds * a.cap.slope(scores[at]) : ds;
-    });
+    if (!visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys}))
+      scores.for_each([&](const auto& at) {
+        if (!visible.attends(block.own().begin + at.row, t * kKeys + at.column)) scores[at] = -INFINITY;
+      });
+    // Makes gradients of scores. Masks and caps are branches for a tile, not conditions at each score.
+    const auto differentiate = [&](auto slope) {
+      scores.for_each([&](const auto& at) {
+        const float p = exp2_of(fmaf(scores[at], a.scale_log2, -terms.lse[at.own_row]));
+        scores[at] = p * (dp[at] - terms.delta[at.own_row]) * slope(scores[at]);
+      });
+    };
+    a.cap.caps() ? differentiate([&](float score) { return a.cap.slope(score); })
+                 : differentiate([](float) { return 1.0f; });
     multiply_down(dq, scores, keys_of(t), 0);
   }
   dq.scale(a.scale);
@@ -165,8 +170,10 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
     multiply_along(p, k, warp_row, queries_of(step));
     if (a.cap.caps()) p.for_each([&](const auto& at) { p[at] = a.cap.score(p[at]); });
     multiply_along(ds, v, warp_row, grad_o_of(step));
-    const bool masked =
-        !visible.unmasked({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows});
+    if (!visible.unmasked({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows}))
+      p.for_each([&](const auto& at) {
+        if (!visible.attends(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
+      });
     float lse[p.kColumnsOfLane], delta[p.kColumnsOfLane];
 #pragma unroll
     for (int c = 0; c < p.kColumnsOfLane; c += 2) {
@@ -174,12 +181,15 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
       const float2 two = load_two(term), deltas = load_two(term + kQueries * 4);
       lse[c] = two.x, lse[c + 1] = two.y, delta[c] = deltas.x, delta[c + 1] = deltas.y;
     }
-    p.for_each([&](const auto& at) {
-      if (masked && !visible.attends(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
-      const float slope = a.cap.caps() ? a.cap.slope(p[at]) : 1.0f;
-      p[at] = exp2_of(fmaf(p[at], a.scale_log2, -lse[at.own_column]));
-      ds[at] = p[at] * (ds[at] - delta[at.own_column]) * slope;
-    });
+    const auto differentiate = [&](auto slope_of) {
+      p.for_each([&](const auto& at) {
+        const float slope = slope_of(p[at]);
+        p[at] = exp2_of(fmaf(p[at], a.scale_log2, -lse[at.own_column]));
+        ds[at] = p[at] * (ds[at] - delta[at.own_column]) * slope;
+      });
+    };
+    a.cap.caps() ? differentiate([&](float score) { return a.cap.slope(score); })
+                 : differentiate([](float) { return 1.0f; });
     multiply_down(dv, p, grad_o_of(step), first_column);
     multiply_down(dk, ds, queries_of(step), first_column);
   }

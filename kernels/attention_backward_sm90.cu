@@ -27,14 +27,23 @@ namespace {
 
 constexpr int kConsumers = 2;
 
-// Computes p, and the slope of a soft cap, which is a factor of ds = p (dp - delta) slope.
-template <class T>
+// Computes p, and the slope of a soft cap, which is a factor of ds = p (dp - delta) slope. kCaps tells
+// whether there is one: a test at each score would take as long as the cap.
+template <class T, bool kCaps>
 struct Scores {
   ScoreCap<T> cap;
   float scale_log2;  // factor to scores in base 2; 1 with a soft cap
 
-  __device__ float capped(float product) const { return cap.caps() ? cap.score(product) : product; }
-  __device__ float slope(float score) const { return cap.caps() ? cap.slope(score) : 1.0f; }
+  // Makes scores of products.
+  template <int N>
+  __device__ void finish(Sums<1, N>& products, const LaneSpans& visible, const Span& tile) const {
+    if constexpr (kCaps) products.for_each([&](const auto& at) { products[at] = cap.score(products[at]); });
+    mask_scores(products, visible, tile);
+  }
+  __device__ float slope(float score) const {
+    if constexpr (kCaps) return cap.slope(score);
+    return 1.0f;
+  }
   __device__ float p(float score, float lse) const { return exp2_of(fmaf(score, scale_log2, -lse)); }
 };
 
@@ -55,14 +64,14 @@ struct QueryGradientTiles : Groups<kConsumers> {
   __device__ Keys values(int t) const { return {keys(t).begin + Keys::kBytes}; }
 };
 
-template <class T>
+template <class T, bool kCaps>
 struct QueryGradientArguments {
   HeadsView<T> dq, grad_o, o;
   CUtensorMap map_q, map_grad_o, map_k, map_v;
   const float* lse;  // (Hq, rows)
   QueryTerms terms;
   Mask mask;
-  Scores<T> scores;
+  Scores<T, kCaps> scores;
   float scale;  // factor of the products
 };
 
@@ -74,9 +83,9 @@ __device__ void load_operand(uint32_t (&a)[D / 16][4], const PanelTile<D, kGroup
   for (int d = 0; d < D / 16; ++d) load_pieces(a[d], tile.at(first_row + lane % 16, 2 * d + lane / 16));
 }
 
-template <class T, int D>
+template <class T, int D, bool kCaps>
 __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
-    query_gradient_sm90_kernel(const __grid_constant__ QueryGradientArguments<T> a) {
+    query_gradient_sm90_kernel(const __grid_constant__ QueryGradientArguments<T, kCaps> a) {
   using Tiles = QueryGradientTiles<D>;
   constexpr int kKeys = Tiles::kKeys;
   extern __shared__ __align__(128) uint4 memory[];
@@ -134,12 +143,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
       multiply_along<T, D>(dp, grad_o, tiles.values(t));
       commit_products();
       wait_for_products<1>(scores);
-      const Span tile{(first + t) * kKeys, (first + t + 1) * kKeys};
-      const bool masked = !visible.cover(tile);
-      scores.for_each([&](const auto& at) {
-        scores[at] = a.scores.capped(scores[at]);
-        if (masked && !visible.of[at.own_row].holds(tile.begin + at.column)) scores[at] = -INFINITY;
-      });
+      a.scores.finish(scores, visible, {(first + t) * kKeys, (first + t + 1) * kKeys});
       wait_for_products<0>(dp, q, grad_o);
       scores.for_each([&](const auto& at) {
         const float p = a.scores.p(scores[at], terms.lse[at.own_row]);
@@ -181,13 +185,13 @@ struct KeyGradientTiles : Groups<kConsumers> {
   __device__ uint32_t terms(int t) const { return queries(t).begin + kTileBytes; }
 };
 
-template <class T>
+template <class T, bool kCaps>
 struct KeyGradientArguments {
   HeadsView<T> dk, dv;
   CUtensorMap map_q, map_grad_o, map_k, map_v;
   QueryTerms terms;
   Mask mask;
-  Scores<T> scores;
+  Scores<T, kCaps> scores;
   float scale;  // factor of the products
 };
 
@@ -211,8 +215,8 @@ struct KeyBlock : OwnRows {
 };
 
 // Copies all tiles of queries and their do; called by one thread.
-template <class T, int D>
-__device__ void copy_tiles(const KeyGradientArguments<T>& a, const KeyBlock<D>& block,
+template <class T, int D, bool kCaps>
+__device__ void copy_tiles(const KeyGradientArguments<T, kCaps>& a, const KeyBlock<D>& block,
                            const KeyGradientTiles<D>& tiles, uint64_t* copied,
                            Ring<KeyGradientTiles<D>::kStages>& ring) {
   using Tiles = KeyGradientTiles<D>;
@@ -234,8 +238,8 @@ __device__ void copy_tiles(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
 }
 
 // Copies the terms of all tiles of queries; called by one warp.
-template <class T, int D>
-__device__ void copy_terms(const KeyGradientArguments<T>& a, const KeyBlock<D>& block,
+template <class T, int D, bool kCaps>
+__device__ void copy_terms(const KeyGradientArguments<T, kCaps>& a, const KeyBlock<D>& block,
                            const KeyGradientTiles<D>& tiles, Ring<KeyGradientTiles<D>::kStages>& ring) {
   constexpr int kQueries = KeyGradientTiles<D>::kQueries;
   const int lane = threadIdx.x % kWarp, first = a.mask.queries.first_row(block.document);
@@ -255,9 +259,9 @@ __device__ void copy_terms(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
   }
 }
 
-template <class T, int D>
+template <class T, int D, bool kCaps>
 __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
-    key_gradient_sm90_kernel(const __grid_constant__ KeyGradientArguments<T> a) {
+    key_gradient_sm90_kernel(const __grid_constant__ KeyGradientArguments<T, kCaps> a) {
   using Tiles = KeyGradientTiles<D>;
   constexpr int kQueries = Tiles::kQueries;
   extern __shared__ __align__(128) uint4 memory[];
@@ -275,8 +279,8 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
   if (Tiles::copies()) {
     give_registers<Tiles::kOfCopier>();
     const int thread = threadIdx.x % kGroup;
-    if (thread == 0 && block.steps > 0) copy_tiles<T>(a, block, tiles, &copied, ring);
-    if (thread / kWarp == 1) copy_terms<T>(a, block, tiles, ring);
+    if (thread == 0 && block.steps > 0) copy_tiles(a, block, tiles, &copied, ring);
+    if (thread / kWarp == 1) copy_terms(a, block, tiles, ring);
     return;
   }
   take_registers<Tiles::kOfConsumer>();
@@ -296,12 +300,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
     multiply_along<T>(ds, tiles.values(group), tiles.grad_o(t));
     commit_products();
     wait_for_products<1>(p);
-    const Span tile{block.query(t), block.query(t) + kQueries};
-    const bool masked = !visible.cover(tile);
-    p.for_each([&](const auto& at) {
-      p[at] = a.scores.capped(p[at]);
-      if (masked && !visible.of[at.own_row].holds(tile.begin + at.column)) p[at] = -INFINITY;
-    });
+    a.scores.finish(p, visible, {block.query(t), block.query(t) + kQueries});
     wait_for_products<0>(ds);
     const uint32_t terms = tiles.terms(t) + p.column_of(0) * 4;
     uint32_t of_p[kQueries / 16][4], of_ds[kQueries / 16][4];  // p and ds, rounded
@@ -338,6 +337,44 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
              count);
 }
 
+template <class T, int D, bool kCaps>
+void launch_both(Stream& stream, const AttentionBackward& a, const QueryTerms& terms) {
+  const Mask mask = mask_of(a.mask, a.q, a.k);
+  const Scores<T, kCaps> scores{score_cap<T>(a.softcap, a.scale), kCaps ? 1.0f : a.scale * kLog2e};
+  {
+    using Tiles = QueryGradientTiles<D>;
+    const QueryGradientArguments<T, kCaps> arguments{
+        .dq = view<T>(a.dq),
+        .grad_o = view<T>(a.grad_o),
+        .o = view<T>(a.o),
+        .map_q = map_of_heads(a.q, kGroupRows, Tiles::Queries::kPanel),
+        .map_grad_o = map_of_heads(a.grad_o, kGroupRows, Tiles::Queries::kPanel),
+        .map_k = map_of_heads(a.k, Tiles::kKeys, Tiles::Keys::kPanel),
+        .map_v = map_of_heads(a.v, Tiles::kKeys, Tiles::Keys::kPanel),
+        .lse = a.lse.as<float>(),
+        .terms = terms,
+        .mask = mask,
+        .scores = scores,
+        .scale = a.scale};
+    launch<Tiles>(stream, "attention_backward: dq", query_gradient_sm90_kernel<T, D, kCaps>, mask.queries,
+                  a.q.count, arguments);
+  }
+  using Tiles = KeyGradientTiles<D>;
+  const KeyGradientArguments<T, kCaps> arguments{
+      .dk = view<T>(a.dk),
+      .dv = view<T>(a.dv),
+      .map_q = map_of_heads(a.q, Tiles::kQueries, Tiles::Queries::kPanel),
+      .map_grad_o = map_of_heads(a.grad_o, Tiles::kQueries, Tiles::Queries::kPanel),
+      .map_k = map_of_heads(a.k, kGroupRows, Tiles::Keys::kPanel),
+      .map_v = map_of_heads(a.v, kGroupRows, Tiles::Keys::kPanel),
+      .terms = terms,
+      .mask = mask,
+      .scores = scores,
+      .scale = a.scale};
+  launch<Tiles>(stream, "attention_backward: dk, dv", key_gradient_sm90_kernel<T, D, kCaps>, mask.keys,
+                a.k.count, arguments);
+}
+
 }  // namespace
 
 bool runs_on_sm90(const AttentionBackward& a) {
@@ -346,42 +383,9 @@ bool runs_on_sm90(const AttentionBackward& a) {
 }
 
 void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const Tensor& of_queries) {
-  const Mask mask = mask_of(a.mask, a.q, a.k);
   const QueryTerms terms = query_terms(of_queries);
   visit_heads_sm90<128>(a.q, [&]<class T, int D>() {
-    const Scores<T> scores{score_cap<T>(a.softcap, a.scale), a.softcap > 0 ? 1.0f : a.scale * kLog2e};
-    {
-      using Tiles = QueryGradientTiles<D>;
-      const QueryGradientArguments<T> arguments{
-          .dq = view<T>(a.dq),
-          .grad_o = view<T>(a.grad_o),
-          .o = view<T>(a.o),
-          .map_q = map_of_heads(a.q, kGroupRows, Tiles::Queries::kPanel),
-          .map_grad_o = map_of_heads(a.grad_o, kGroupRows, Tiles::Queries::kPanel),
-          .map_k = map_of_heads(a.k, Tiles::kKeys, Tiles::Keys::kPanel),
-          .map_v = map_of_heads(a.v, Tiles::kKeys, Tiles::Keys::kPanel),
-          .lse = a.lse.as<float>(),
-          .terms = terms,
-          .mask = mask,
-          .scores = scores,
-          .scale = a.scale};
-      launch<Tiles>(stream, "attention_backward: dq", query_gradient_sm90_kernel<T, D>, mask.queries,
-                    a.q.count, arguments);
-    }
-    using Tiles = KeyGradientTiles<D>;
-    const KeyGradientArguments<T> arguments{
-        .dk = view<T>(a.dk),
-        .dv = view<T>(a.dv),
-        .map_q = map_of_heads(a.q, Tiles::kQueries, Tiles::Queries::kPanel),
-        .map_grad_o = map_of_heads(a.grad_o, Tiles::kQueries, Tiles::Queries::kPanel),
-        .map_k = map_of_heads(a.k, kGroupRows, Tiles::Keys::kPanel),
-        .map_v = map_of_heads(a.v, kGroupRows, Tiles::Keys::kPanel),
-        .terms = terms,
-        .mask = mask,
-        .scores = scores,
-        .scale = a.scale};
-    launch<Tiles>(stream, "attention_backward: dk, dv", key_gradient_sm90_kernel<T, D>, mask.keys, a.k.count,
-                  arguments);
+    a.softcap > 0 ? launch_both<T, D, true>(stream, a, terms) : launch_both<T, D, false>(stream, a, terms);
   });
 }
 

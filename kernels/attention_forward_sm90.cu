@@ -125,11 +125,7 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
   const auto finish_scores = [&](Sums<1, kKeys>& scores, int t) {
     const int first = (end - 1 - t) * kKeys;
     if (a.cap.caps()) scores.for_each([&](const auto& p) { scores[p] = a.cap.score(scores[p]); });
-    const Span tile{first, first + kKeys};
-    if (!visible.cover(tile))
-      scores.for_each([&](const auto& p) {
-        if (!visible.of[p.own_row].holds(first + p.column)) scores[p] = -INFINITY;
-      });
+    mask_scores(scores, visible, {first, first + kKeys});
   };
   uint32_t p[kKeys / 16][4];
   if (Tiles::kTakesTurns && count > 1) turns.start();

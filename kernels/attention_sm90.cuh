@@ -37,6 +37,16 @@ struct LaneSpans {
   }
 };
 
+// Sets the scores of masked pairs to -inf, by a branch for the whole tile: conditions at each score take as
+// long where nothing is masked.
+template <int N>
+__device__ void mask_scores(Sums<1, N>& scores, const LaneSpans& visible, const Span& tile) {
+  if (visible.cover(tile)) return;
+  scores.for_each([&](const auto& p) {
+    if (!visible.of[p.own_row].holds(tile.begin + p.column)) scores[p] = -INFINITY;
+  });
+}
+
 template <int kColumns>
 __device__ void pin(Sums<1, kColumns>& sums) {
   sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });

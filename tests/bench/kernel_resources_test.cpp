@@ -77,8 +77,8 @@ constexpr Tile kTiles[] = {
     {"forward_sm90_kernel<bf16, 64>*", 128, 90 << 10, 512, 1},
     {"forward_sm90_kernel<bf16, 128>*", 168, 162 << 10, 384, 1},
     {"forward_sm90_kernel<bf16, 256>*", 168, 194 << 10, 384, 1},
-    {"query_gradient_sm90_kernel<bf16, 128>*", 168, 194 << 10, 384, 1},
-    {"key_gradient_sm90_kernel<bf16, 128>*", 168, 165 << 10, 384, 1},
+    {"query_gradient_sm90_kernel<bf16, 128, *>*", 168, 194 << 10, 384, 1},
+    {"key_gradient_sm90_kernel<bf16, 128, *>*", 168, 165 << 10, 384, 1},
     {"cross_entropy_kernel<4, float, bf16>*", 32, 256, 1024, 2},
     {"flat_kernel<8, Mask<bf16> >*", 48, 0, 256, 5},  // dropout
     {"flat_kernel<4, CastOp<float, bf16> >*", 32, 0, 256, 8},
@@ -113,6 +113,29 @@ constexpr Tile kTiles[] = {
     {"flat_kernel<8, Forward<bf16, *", 48, 0, 256, 5},  // SwiGLU, GEGLU
     {"flat_kernel<8, Backward<bf16, *", 64, 0, 256, 4},
 };
+
+// What a warp of attention executes on sm_90 for a tile that needs no mask and has no soft cap: the products
+// of one tile, and upper bounds of its instructions. If each score had a condition for them, they would be
+// twice as many.
+struct TileLoop {
+  const char* pattern;
+  uint32_t products, instructions;
+};
+constexpr TileLoop kTileLoops[] = {
+    {"forward_sm90_kernel<*16, 64>*", 12, 440},
+    {"forward_sm90_kernel<*16, 128>*", 16, 470},
+    {"query_gradient_sm90_kernel<*16, 64, false>*", 16, 420},
+    {"query_gradient_sm90_kernel<*16, 128, false>*", 20, 300},
+    {"key_gradient_sm90_kernel<*16, 64, false>*", 24, 590},
+    {"key_gradient_sm90_kernel<*16, 128, false>*", 24, 460},
+    {"query_gradient_kernel<*16, 64>*", 96, 380},
+    {"query_gradient_kernel<*16, 128>*", 96, 335},
+    {"key_gradient_kernel<*16, 64>*", 128, 490},
+    {"key_gradient_kernel<*16, 128>*", 128, 410},
+};
+constexpr uint32_t kMostPredicated = 10;  // of each of these loops
+// The fences and waits of a tile's products. Products that ptxas serializes have one each.
+constexpr uint32_t kMostProductSyncs = 5;
 
 // The blocks that fit on an SM: each of its four parts has 16384 registers, given to warps by eights a
 // thread; of 228 KiB of shared memory the system takes 1 KiB for each block.
@@ -200,7 +223,8 @@ TEST_CASE("attention for sm_90 multiplies by warpgroups, and the kernels for all
       CHECK(k.wgmma == 0);
     }
   }
-  CHECK(found == 2 * (4 + 3 + 3));  // types; head sizes of o, dq, and dk and dv
+  CHECK(found ==
+        2 * (4 + 2 * (3 + 3)));  // types; head sizes of o; soft cap or none, of dq, and dk and dv
 }
 
 TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {
@@ -218,5 +242,24 @@ TEST_CASE("the kernels of a step keep the registers and the occupancy that their
       found = true;
     }
     CHECK(found);
+  }
+}
+
+TEST_CASE("a tile of attention without mask and cap executes few instructions beside its products") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
+  if (!architectures(resources()).contains(90)) return test::skip("this build has no code for sm_90");
+  for (const TileLoop& bound : kTileLoops) {
+    CAPTURE(std::string(bound.pattern));
+    int types = 0;
+    for (const KernelResources& k : resources_of(bound.pattern)) {
+      if (k.arch != 90) continue;
+      CAPTURE(k.kernel);
+      ++types;
+      CHECK(k.loop.products == bound.products);
+      CHECK(k.loop.instructions <= bound.instructions);
+      CHECK(k.loop.predicated <= kMostPredicated);
+      CHECK(k.loop.product_syncs <= kMostProductSyncs);
+    }
+    CHECK(types == 2);
   }
 }
