@@ -74,9 +74,10 @@ constexpr Tile kTiles[] = {
     {"query_gradient_kernel<bf16, 128>*", 160, 64 << 10, 128, 3},
     {"key_gradient_kernel<bf16, 64>*", 232, 49 << 10, 128, 2},
     {"key_gradient_kernel<bf16, 128>*", 248, (64 << 10) + 512, 128, 2},
-    {"forward_sm90_kernel<bf16, 64>*", 128, 90 << 10, 512, 1},
-    {"forward_sm90_kernel<bf16, 128>*", 168, 162 << 10, 384, 1},
-    {"forward_sm90_kernel<bf16, 256>*", 168, 194 << 10, 384, 1},
+    {"forward_sm90_kernel<bf16, 64, 3>*", 128, 90 << 10, 512, 1},
+    {"forward_sm90_kernel<bf16, 64, 2>*", 168, 82 << 10, 384, 1},
+    {"forward_sm90_kernel<bf16, 128, 2>*", 168, 162 << 10, 384, 1},
+    {"forward_sm90_kernel<bf16, 256, 2>*", 168, 194 << 10, 384, 1},
     {"query_gradient_sm90_kernel<bf16, 128, *>*", 168, 194 << 10, 384, 1},
     {"key_gradient_sm90_kernel<bf16, 128, *>*", 168, 165 << 10, 384, 1},
     {"cross_entropy_kernel<4, float, bf16>*", 32, 256, 1024, 2},
@@ -122,8 +123,9 @@ struct TileLoop {
   uint32_t products, instructions;
 };
 constexpr TileLoop kTileLoops[] = {
-    {"forward_sm90_kernel<*16, 64>*", 12, 440},
-    {"forward_sm90_kernel<*16, 128>*", 16, 470},
+    {"forward_sm90_kernel<*16, 64, 2>*", 12, 440},
+    {"forward_sm90_kernel<*16, 64, 3>*", 12, 440},
+    {"forward_sm90_kernel<*16, 128, 2>*", 16, 470},
     {"query_gradient_sm90_kernel<*16, 64, false>*", 16, 420},
     {"query_gradient_sm90_kernel<*16, 128, false>*", 20, 300},
     {"key_gradient_sm90_kernel<*16, 64, false>*", 24, 590},
@@ -224,7 +226,7 @@ TEST_CASE("attention for sm_90 multiplies by warpgroups, and the kernels for all
     }
   }
   CHECK(found ==
-        2 * (4 + 2 * (3 + 3)));  // types; head sizes of o; soft cap or none, of dq, and dk and dv
+        2 * (5 + 2 * (3 + 3)));  // types; head sizes and tiles of o; soft cap or none, of dq, and dk and dv
 }
 
 TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {

@@ -77,6 +77,19 @@ std::vector<Case> both(const Drawn& d) {
   return {forward_case(d.dtype, d.setting), backward_case(d.dtype, d.setting)};
 }
 
+// A document of 2100 queries, which visit few tiles of keys.
+AttentionSetting long_document(int64_t window) {
+  return {.queries = {2100}, .Hq = 1, .Hkv = 1, .D = 64, .window = window};
+}
+
+void compare_with_cpu(const Case& c, const Values& expected) {
+  CAPTURE(label(c));
+  for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+    CAPTURE(name);
+    CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks and heads" *
@@ -85,14 +98,8 @@ TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks 
   Random random(1);
   for (int i = 0; i < kSettings; ++i)
     for (const Case& c : both(draw(random))) {
-      CAPTURE(label(c));
       const Values expected = test::output_values(c, Device::cpu());
-      in_some_order(i, [&] {
-        for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
-          CAPTURE(name);
-          CHECK(max_error(values, expected.at(name)) <= tolerance(c));
-        }
-      });
+      in_some_order(i, [&] { compare_with_cpu(c, expected); });
     }
 }
 
@@ -102,14 +109,17 @@ TEST_CASE("attention on sm_90 finds the blocks of more documents than a warp has
   for (const bool causal : {false, true}) {
     Drawn d{DType::bf16, {.queries = {}, .Hq = 1, .Hkv = 1, .D = 8, .causal = causal}};
     for (int64_t i = 0; i < 70; ++i) d.setting.queries.push_back(i == 50 ? 300 : i % 4);
-    for (const Case& c : both(d)) {
-      CAPTURE(label(c));
-      const Values expected = test::output_values(c, Device::cpu());
-      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
-        CAPTURE(name);
-        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
-      }
-    }
+    for (const Case& c : both(d)) compare_with_cpu(c, test::output_values(c, Device::cpu()));
+  }
+}
+
+// The blocks of long documents with heads of 64 have 192 queries, others 128.
+TEST_CASE("attention on sm_90 matches the CPU for long documents" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const int64_t window : {1, 150, 300}) {
+    const Case c = forward_case(window == 150 ? DType::f16 : DType::bf16, long_document(window));
+    const Values expected = test::output_values(c, Device::cpu());
+    in_some_order(static_cast<int>(window), [&] { compare_with_cpu(c, expected); });
   }
 }
 
@@ -130,4 +140,7 @@ TEST_CASE("attention on sm_90 gives the same bits in every order, without bank c
       expect_no_bank_conflicts([&] { test::output_bytes(c, {.device = Device::cuda(0)}); });
     }
   }
+  const Case c = forward_case(DType::bf16, long_document(150));
+  const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
+  for_every_order([&] { CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected); });
 }

@@ -95,8 +95,8 @@ struct Subject {
 };
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> all{
-      {"forward_sm90_kernel<flatshard::bf16, 64>", "forward_sm90_kernelINS_4bf16ELi64E", false, 64},
-      {"forward_sm90_kernel<flatshard::bf16, 128>", "forward_sm90_kernelINS_4bf16ELi128E", false, 128},
+      {"forward_sm90_kernel<flatshard::bf16, 64, 2>", "forward_sm90_kernelINS_4bf16ELi64ELi2E", false, 64},
+      {"forward_sm90_kernel<flatshard::bf16, 128, 2>", "forward_sm90_kernelINS_4bf16ELi128ELi2E", false, 128},
       {"query_gradient_sm90_kernel<flatshard::bf16, 128, false>",
        "query_gradient_sm90_kernelINS_4bf16ELi128ELb0E", true, 128},
       {"key_gradient_sm90_kernel<flatshard::bf16, 128, false>",
