@@ -52,10 +52,13 @@ void KernelSpans::close(Span& op) {
   op = {};
 }
 
-void KernelSpans::start(int row, void* stream, std::string_view what) {
+void KernelSpans::start(int row, void* stream, std::string_view what, const OpCall* call) {
   Span& op = open_[row];
   close(op);
-  op = {.row = row, .what = std::string(what), .begin = now(stream)};
+  op = {.row = row,
+        .what = std::string(what),
+        .call = call ? std::optional(*call) : std::nullopt,
+        .begin = now(stream)};
 }
 
 void KernelSpans::launched(int row, void* stream) {
@@ -66,7 +69,8 @@ void KernelSpans::launched(int row, void* stream) {
 void KernelSpans::end_scope(int row, void* stream, std::string_view what, Moment begin) noexcept {
   try {
     close(open_[row]);
-    pending_.push_back({row, std::string(what), std::move(begin), now(stream)});
+    pending_.push_back(
+        {.row = row, .what = std::string(what), .begin = std::move(begin), .end = now(stream)});
   } catch (const Error&) {  // a destructor calls this, possibly while an exception is thrown
   }
 }
@@ -89,7 +93,8 @@ void KernelSpans::collect() {
       continue;
     }
     const auto begin = host_time(span.begin), end = host_time(span.end);
-    if (span.what != "wait" || end - begin >= kShortestWait) trace_.add_span(span.row, span.what, begin, end);
+    if (span.what != "wait" || end - begin >= kShortestWait)
+      trace_.add_span(span.row, span.what, begin, end, span.call ? &*span.call : nullptr);
   }
   pending_ = std::move(running);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,7 @@ class KernelSpans {
   KernelSpans& operator=(const KernelSpans&) = delete;
 
   // An op on the stream of this row begins. It ends with the last launched() before the next op.
-  void start(int row, void* stream, std::string_view what);
+  void start(int row, void* stream, std::string_view what, const OpCall* call = nullptr);
   void launched(int row, void* stream);
 
   // A span around several ops lasts from now() to end_scope(). If the GPU has failed, end_scope() drops the
@@ -38,6 +39,7 @@ class KernelSpans {
   struct Span {
     int row = 0;
     std::string what{};
+    std::optional<OpCall> call{};
     Moment begin{}, end{};
   };
 

@@ -167,7 +167,8 @@ void Stream::defer(const char* what, std::function<void()> work) {
 }
 
 void Stream::note(const OpCall& op) const {
-  recording_ ? recording_->add_op(index_, is_host_side_, op) : starts(op.name);
+  recording_ ? recording_->add_op(index_, is_host_side_, op)
+             : set_.kernels_->start(trace_row_, native_, op.name, &op);
 }
 
 bool Stream::times_kernels() const { return set_.kernels_ && trace_->recording() && set_.capture_ == 0; }

@@ -39,12 +39,13 @@ int Trace::add_row(std::string name) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
-void Trace::add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end) {
+void Trace::add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end,
+                     const OpCall* op) {
   if (!recording_) return;
   const std::lock_guard lock(mutex_);
   auto name = names_.find(what);
   if (name == names_.end()) name = names_.emplace(what).first;
-  spans_.push_back({row, &*name, begin, end - begin});
+  spans_.push_back({row, &*name, op ? &*ops_.insert(*op).first : nullptr, begin, end - begin});
   name_bytes_ += static_cast<int64_t>(what.size());
 }
 

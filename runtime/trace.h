@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/recording.h"
+
 namespace flatshard {
 
 class Trace {
@@ -27,7 +29,9 @@ class Trace {
   // Spans that end while recording is off are dropped. It is initially on.
   void set_recording(bool on) { recording_ = on; }
   bool recording() const { return recording_; }
-  void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
+  // `op` is the call that the span times, if that is known.
+  void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end,
+                const OpCall* op = nullptr);
   // Adds the spans of GPU work that has ended, by a call of the `source` that collect_from() set.
   void collect() {
     if (source_) source_();
@@ -47,6 +51,13 @@ class Trace {
     for (const Span& span : spans_)
       visit(rows_[static_cast<size_t>(span.row)], *span.what, span.begin, span.begin + span.duration);
   }
+  // Calls visit(op, duration) for every span of a known call, in the same order.
+  template <class Visit>
+  void each_op(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    for (const Span& span : spans_)
+      if (span.op) visit(*span.op, span.duration);
+  }
   // The names of the process and its rows as events: one JSON object per line, separated by commas. A
   // non-empty `note` becomes a label of the process.
   std::string names_json(const std::string& note = "") const;
@@ -58,6 +69,7 @@ class Trace {
   struct Span {
     int row;
     const std::string* what;
+    const OpCall* op;  // null: not known
     Clock::time_point begin;
     Clock::duration duration;
   };
@@ -68,6 +80,7 @@ class Trace {
   mutable std::mutex mutex_;
   std::vector<std::string> rows_;
   std::set<std::string, std::less<>> names_;  // interned span names
+  std::set<OpCall> ops_;                      // interned calls
   std::vector<Span> spans_;
   int64_t name_bytes_ = 0;
 };
