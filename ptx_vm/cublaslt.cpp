@@ -1,7 +1,8 @@
 // cuBLASLt on the machine: the functions that a matrix product by the heuristics needs, for column-major
-// matrices. A product is an operation of its stream like a copy, and every byte that it reads or writes is
-// checked; a loop in fp32 computes the values. An algorithm is valid only for the problem and the alignment
-// that it was selected for, in any process. Of the candidates for a problem, the second is the fastest.
+// matrices of fp32, bf16, f16, or with scales E4M3. A product is an operation of its stream like a copy, and
+// every byte that it reads or writes is checked; a loop in fp32 computes the values. An algorithm is valid
+// only for the problem and the alignment that it was selected for, in any process. Of the candidates for a
+// problem, the second is the fastest.
 
 #include <algorithm>
 #include <array>
@@ -31,6 +32,10 @@ namespace {
 constexpr uint64_t kWorkspaceBytes = 4096;         // requested by an algorithm if allowed
 constexpr uint64_t kTicks[] = {3000, 1000, 2000};  // that a product takes, by candidate
 
+using ScaleMode = int32_t;  // a cublasLtMatmulMatrixScale_t; 0: one scale
+
+constexpr int64_t kScaled = 128;  // elements in a row that share a scale, and rows of a block
+
 struct Description {
   cublasComputeType_t compute;
   cudaDataType_t scale;
@@ -39,6 +44,8 @@ struct Description {
   cudaDataType_t bias_type = CUDA_R_32F;
   const void* bias = nullptr;
   int32_t multiprocessors = 0;
+  std::array<ScaleMode, 2> scale_modes{};  // of A and B
+  std::array<const void*, 2> scales{};
 };
 
 struct Layout {
@@ -62,7 +69,9 @@ struct Problem {
   cublasLtEpilogue_t epilogue;
   std::optional<cudaDataType_t> bias_type;
   Layout a_layout, b_layout, c_layout;
+  std::array<ScaleMode, 2> scale_modes;
   bool operator==(const Problem&) const = default;
+  bool is_fp8() const { return a_layout.type == CUDA_R_8F_E4M3; }
 };
 struct Algorithm {
   Problem problem;
@@ -73,8 +82,9 @@ struct Algorithm {
 // Everything that determines the algorithm, as one number.
 uint64_t fingerprint(const Algorithm& a) {
   const Problem& p = a.problem;
-  std::string text = str(p.compute, ' ', p.scale, ' ', p.a, ' ', p.b, ' ', p.epilogue, ' ',
-                         p.bias_type.value_or(CUDA_R_8I), ' ', a.workspace, ' ', a.candidate);
+  std::string text =
+      str(p.compute, ' ', p.scale, ' ', p.a, ' ', p.b, ' ', p.epilogue, ' ', p.bias_type.value_or(CUDA_R_8I),
+          ' ', a.workspace, ' ', a.candidate, ' ', p.scale_modes[0], ' ', p.scale_modes[1]);
   for (const Layout* l : {&p.a_layout, &p.b_layout, &p.c_layout})
     text += str(' ', l->type, ' ', l->rows, ' ', l->columns, ' ', l->pitch);
   for (const uint32_t bytes : a.alignment) text += str(' ', bytes);
@@ -116,20 +126,38 @@ Problem problem_of(const Description& d, const Layout& a, const Layout& b, const
   check(K == K_of_b && c.rows == M && c.columns == N, "a product of ", M, " x ", K, " and ", K_of_b, " x ", N,
         " matrices in one of ", c.rows, " x ", c.columns);
   const bool has_bias = d.epilogue == CUBLASLT_EPILOGUE_BIAS;
-  return {d.compute, d.scale, d.a, d.b, d.epilogue, has_bias ? std::optional(d.bias_type) : std::nullopt,
-          a,         b,       c};
+  return {
+      d.compute, d.scale, d.a, d.b,          d.epilogue, has_bias ? std::optional(d.bias_type) : std::nullopt,
+      a,         b,       c,   d.scale_modes};
+}
+
+// On sm_90 the factors of a product in FP8 lie along the summed dimension, and two of blocks are not
+// supported.
+void check_fp8(const Problem& p) {
+  check(p.a == CUBLAS_OP_T && p.b == CUBLAS_OP_N, "a product in FP8 must have A transposed and B not");
+  constexpr ScaleMode kRows = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                      kBlocks = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  const auto [a, b] = p.scale_modes;
+  check((a == 0 && b == 0) || (a == kRows && (b == kRows || b == kBlocks)) || (a == kBlocks && b == kRows),
+        "scale modes ", a, " and ", b);
+  for (const uint64_t extent : {p.a_layout.rows, p.a_layout.columns, p.b_layout.columns})
+    check(extent % 16 == 0, "an extent of a product in FP8 is ", extent, ", must be a multiple of 16");
 }
 
 void check_supported(const Problem& p) {
-  for (const Layout* l : {&p.a_layout, &p.c_layout})
-    check(l->type == CUDA_R_32F || l->type == CUDA_R_16BF || l->type == CUDA_R_16F, "matrices of type ",
-          int{l->type});
+  const auto is_wide = [](cudaDataType_t type) {
+    return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
+  };
+  check(is_wide(p.a_layout.type) || p.is_fp8(), "factors of type ", int{p.a_layout.type});
+  check(is_wide(p.c_layout.type), "a product of type ", int{p.c_layout.type});
+  if (p.is_fp8()) check_fp8(p);
+  check(p.is_fp8() || p.scale_modes == std::array<ScaleMode, 2>{}, "scales of factors that are not FP8");
   const bool is_tf32 = p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   check((p.compute == CUBLAS_COMPUTE_32F || is_tf32) && p.scale == CUDA_R_32F, "sums must be fp32");
   check(!is_tf32 || p.a_layout.type == CUDA_R_32F, "TF32 for factors of type ", int{p.a_layout.type});
   check(p.a_layout.type == p.b_layout.type, "the factors have different types");
-  check(p.c_layout.type == p.a_layout.type || p.c_layout.type == CUDA_R_32F, "a product of type ",
-        int{p.c_layout.type}, " of factors of type ", int{p.a_layout.type});
+  check(p.is_fp8() || p.c_layout.type == p.a_layout.type || p.c_layout.type == CUDA_R_32F,
+        "a product of type ", int{p.c_layout.type}, " of factors of type ", int{p.a_layout.type});
   check(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS, "epilogue ",
         int{p.epilogue});
   check(!p.bias_type || *p.bias_type == p.c_layout.type, "the bias must have the type of the product, ",
@@ -144,11 +172,37 @@ struct Matrix {
   void* data = nullptr;
   cudaDataType_t type = CUDA_R_32F;
   int64_t rows = 0, columns = 0, pitch = 0;
+  const float* scales = nullptr;  // null: none
+  ScaleMode scale_mode = 0;
+
+  int64_t scaled_parts() const { return (columns + kScaled - 1) / kScaled; }
+  int64_t aligned_parts() const { return (scaled_parts() + 3) / 4 * 4; }  // of the scales of blocks
+  int64_t scale_count() const {
+    return scale_mode == 0 ? 1
+           : scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+               ? rows * scaled_parts()
+               : (rows + kScaled - 1) / kScaled * aligned_parts();
+  }
+  float scale(int64_t row, int64_t column) const {
+    if (!scales) return 1;
+    return scales[scale_mode == 0 ? 0
+                  : scale_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                      ? column / kScaled * rows + row
+                      : row / kScaled * aligned_parts() + column / kScaled];
+  }
 };
 
 Matrix matrix_of(const void* data, const Layout& l) {
   return {const_cast<void*>(data), l.type, static_cast<int64_t>(l.columns), static_cast<int64_t>(l.rows),
           l.pitch};
+}
+
+// Factor A (0) or B (1) of a description.
+Matrix factor_of(const void* data, const Layout& l, const Description& d, size_t which) {
+  Matrix m = matrix_of(data, l);
+  m.scales = static_cast<const float*>(d.scales[which]);
+  m.scale_mode = d.scale_modes[which];
+  return m;
 }
 
 // Calls visit(values) with the memory as the C++ type of its elements.
@@ -185,13 +239,14 @@ struct Factor {
       : rows(rounded_up(is_transposed ? m.columns : m.rows, block_rows)),
         columns(rounded_up(is_transposed ? m.rows : m.columns, block_columns)),
         values(rows * columns) {
-    with_values(m.data, m.type, [&](const auto* from) {
+    const auto take = [&](const auto* from) {
       for (int64_t row = 0; row < m.rows; ++row)
         for (int64_t column = 0; column < m.columns; ++column) {
-          const float x = to_float(from[row * m.pitch + column]);
+          const float x = to_float(from[row * m.pitch + column]) * m.scale(row, column);
           values[is_transposed ? column * columns + row : row * columns + column] = is_tf32 ? to_tf32(x) : x;
         }
-    });
+    };
+    m.type == CUDA_R_8F_E4M3 ? take(static_cast<const Fp8*>(m.data)) : with_values(m.data, m.type, take);
   }
   int64_t rows, columns;
   std::vector<float> values;
@@ -222,7 +277,7 @@ void check_written(const Piece& p, const Past& past) {
   }
 }
 
-size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : type == CUDA_R_8F_E4M3 ? 1 : 2; }
 
 Piece memory_of(const Matrix& m) {
   const size_t size = bytes_of(m.type), rows = m.rows, width = m.columns * size;
@@ -242,6 +297,8 @@ struct Call {
   std::vector<Piece> reads() const {
     std::vector<Piece> all{memory_of(a), memory_of(b)};
     if (bias) all.push_back(piece_of(bias, c.columns * bytes_of(c.type)));
+    for (const Matrix* m : {&a, &b})
+      if (m->scales) all.push_back(piece_of(const_cast<float*>(m->scales), m->scale_count() * sizeof(float)));
     if (addend.data) all.push_back(memory_of(addend));
     return all;
   }
@@ -359,6 +416,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
         return assign(d.bias_type, value, bytes);
       case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return assign(d.bias, value, bytes);
+      case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+        return assign(d.scale_modes[0], value, bytes);
+      case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+        return assign(d.scale_modes[1], value, bytes);
+      case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return assign(d.scales[0], value, bytes);
+      case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return assign(d.scales[1], value, bytes);
       case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
         assign(d.multiprocessors, value, bytes);
         return check(0 < d.multiprocessors && d.multiprocessors <= kProcessors, "a product on ",
@@ -480,11 +545,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     check_alignment(algorithm, {A, B, C, D});
     check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
           algorithm.workspace);
+    check(!problem.is_fp8() || (description.scales[0] && description.scales[1]),
+          "a product in FP8 without the scales of both factors");
     const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
     check(kept == 0 || kept == 1, "a scaled C is not supported");
     Call call{.algorithm = algorithm,
-              .a = matrix_of(B, problem.b_layout),
-              .b = matrix_of(A, problem.a_layout),
+              .a = factor_of(B, problem.b_layout, description, 1),
+              .b = factor_of(A, problem.a_layout, description, 0),
               .c = matrix_of(D, problem.c_layout),
               .alpha = factor,
               .bias = problem.bias_type ? const_cast<void*>(description.bias) : nullptr,

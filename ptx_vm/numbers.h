@@ -18,6 +18,9 @@ struct Half {
 struct BFloat {
   uint16_t bits;
 };
+struct Fp8 {  // E4M3: no infinities, and one NaN of each sign
+  uint8_t bits;
+};
 
 inline constexpr uint32_t kNan32 = 0x7fffffff;
 inline constexpr uint16_t kNan16 = 0x7fff;
@@ -31,6 +34,13 @@ inline float flushed(float x) {
 
 inline float to_float(Half h) { return static_cast<float>(std::bit_cast<_Float16>(h.bits)); }
 inline float to_float(BFloat b) { return std::bit_cast<float>(static_cast<uint32_t>(b.bits) << 16); }
+inline float to_float(Fp8 x) {
+  const int exponent = x.bits >> 3 & 15, mantissa = x.bits & 7;
+  const float size = exponent == 15 && mantissa == 7 ? std::bit_cast<float>(kNan32)
+                     : exponent == 0                 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                     : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return x.bits & 0x80 ? -size : size;
+}
 inline float to_float(float x) { return x; }
 
 template <class T>

@@ -1,8 +1,10 @@
 // The machine's cuBLASLt: the values of products, and calls that it refuses.
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cublasLt.h>
@@ -166,7 +168,87 @@ float sum_of(const std::vector<float>& a, const std::vector<float>& b, bool is_t
   return sum.values().at(0);
 }
 
+// E4M3 codes of 0.5, 1, 2, -1 and 0, in a pattern that depends on `seed`.
+std::vector<Fp8> fp8_values(int64_t count, int seed) {
+  constexpr uint8_t kCodes[] = {0x30, 0x38, 0x40, 0xb8, 0x00};
+  std::vector<Fp8> all;
+  for (int64_t i = 0; i < count; ++i) all.push_back({kCodes[(i * 7 + i / 5 + seed) % 5]});
+  return all;
+}
+
+// Powers of two, so that sums are exact.
+std::vector<float> scale_values(int64_t count) {
+  std::vector<float> all;
+  for (int64_t i = 0; i < count; ++i) all.push_back(std::ldexp(1.0f, static_cast<int>(i % 3) - 1));
+  return all;
+}
+
+// The scales of a factor of `rows` rows of k elements: how many, and the index of that of an element.
+struct ScaleLayout {
+  int32_t mode;
+  int64_t rows, k;
+  int64_t parts() const { return (k + 127) / 128; }
+  int64_t aligned_parts() const { return (parts() + 3) / 4 * 4; }
+  int64_t count() const {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F   ? 1
+           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? rows * parts()
+                                                             : (rows + 127) / 128 * aligned_parts();
+  }
+  int64_t index(int64_t row, int64_t i) const {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F   ? 0
+           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? i / 128 * rows + row
+                                                             : row / 128 * aligned_parts() + i / 128;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a product in FP8 multiplies each element by its scale, one for all or by rows or blocks") {
+  constexpr int32_t kAll = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+                    kRows = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                    kBlocks = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  const Product p{.m = 144, .n = 16, .k = 272, .transpose_a = true};
+  const Matrices shapes(p);
+  const std::vector<Fp8> a = fp8_values(p.m * p.k, 1), b = fp8_values(p.n * p.k, 3);
+  const DeviceArray<Fp8> a_there(a), b_there(b);
+  const DeviceArray<float> d(static_cast<size_t>(p.m * p.n));
+  for (const auto& [of_a, of_b] :
+       {std::pair{kAll, kAll}, {kRows, kRows}, {kBlocks, kRows}, {kRows, kBlocks}}) {
+    CAPTURE(of_a);
+    CAPTURE(of_b);
+    const ScaleLayout left{of_a, p.m, p.k}, right{of_b, p.n, p.k};
+    const std::vector<float> a_scales = scale_values(left.count()), b_scales = scale_values(right.count());
+    const DeviceArray<float> a_scales_there(a_scales), b_scales_there(b_scales);
+    Calls calls(p, CUDA_R_8F_E4M3, CUDA_R_32F, shapes.a, shapes.b, shapes.d);
+    calls.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, of_a);
+    calls.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, of_b);
+    calls.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(a_scales_there.data));
+    calls.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(b_scales_there.data));
+    cublasLtMatmulAlgo_t algorithm;
+    REQUIRE(calls.choose(algorithm) == CUBLAS_STATUS_SUCCESS);
+    REQUIRE(calls.run(algorithm, a_there.data, b_there.data, d.data, d.data) == CUBLAS_STATUS_SUCCESS);
+    std::vector<float> expected;
+    for (int64_t column = 0; column < p.n; ++column)
+      for (int64_t row = 0; row < p.m; ++row) {
+        float sum = 0;
+        for (int64_t i = 0; i < p.k; ++i)
+          sum += to_float(a[row * p.k + i]) * a_scales[left.index(row, i)] * to_float(b[column * p.k + i]) *
+                 b_scales[right.index(column, i)];
+        expected.push_back(sum);
+      }
+    CHECK(d.values() == expected);
+    for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
+  }
+
+  Calls two_blocks(p, CUDA_R_8F_E4M3, CUDA_R_32F, shapes.a, shapes.b, shapes.d);
+  two_blocks.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, kBlocks);
+  two_blocks.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, kBlocks);
+  cublasLtMatmulAlgo_t none;
+  CHECK(two_blocks.choose(none) == CUBLAS_STATUS_INVALID_VALUE);
+  CHECK(std::string(cublasLtGetStatusString(CUBLAS_STATUS_INVALID_VALUE)).find("scale modes 5 and 5") !=
+        std::string::npos);
+  CHECK(take_findings().empty());
+}
 
 TEST_CASE("products have the values of three loops, in every layout, type and form") {
   for (const bool transpose_a : {false, true})
