@@ -163,6 +163,14 @@ Setup::Setup(const Case& c, SetupOptions options)
   reset();
 }
 
+void plan(const Case& c, Device device) {
+  Arena arguments("arguments", device), scratch("scratch", device);
+  StreamSet planning(device, {.planning = true});
+  Tensors all;
+  for (const Arg& arg : c.args) all.add(arg.name, arguments.alloc(arg.dtype, arg.shape));
+  c.run(planning.add("compute"), scratch, all);
+}
+
 void Setup::run() {
   launch(0);
   stream_.sync();

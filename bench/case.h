@@ -69,6 +69,7 @@ struct Case {
       1.0;                    // factor for the tolerance of the dtype; a case with another factor says why
   bool matrix_bound = false;  // bound by the matrix peak instead of the copy bandwidth
   bool needs_gpu = false;     // too large to time on a CPU
+  bool is_detail = false;     // one of many similar ones, timed on request (bench --detail)
   // all_cases() sets these from the CMake list.
   std::string stem{};
   bool has_cuda_kernel = false;
@@ -138,6 +139,9 @@ class Setup {
   Tensors initials_;
   int64_t planned_scratch_ = 0;
 };
+
+// Runs the op on a planning stream and planning arenas: it is checked and planned, and nothing is computed.
+void plan(const Case& c, Device device);
 
 // Converts the elements of a host tensor to doubles and back, rounded to its dtype.
 std::vector<double> to_doubles(const Tensor& tensor);

@@ -14,11 +14,14 @@
 #include "bench/kernel_resources.h"
 #include "bench/lora_bench.h"
 #include "bench/op_bench.h"
+#include "bench/options.h"
+#include "bench/published_steps.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
 #include "bench/tokenizer_bench.h"
 #include "bench/words.h"
+#include "runtime/gpu.h"
 #include "runtime/parallel.h"
 #include "runtime/whole_file.h"
 #include "train/command_line/program.h"
@@ -28,131 +31,26 @@ using namespace flatshard::bench;
 
 namespace {
 
-struct Options {
-  std::vector<std::string> words;
-  std::string device = "cpu";
-  int threads = 0;  // 0: all processors of the process
-  std::string json_file;
-  double seconds = 0;  // 0: the default
-  bool list = false;
-  bool step = false, lora = false, comm = false, checkpoint = false;
-  std::string decode;  // model folder
-  bool vm = false, opcodes = false;
-  bool resources = false;
-  bool small = false, serve = false;
-  StepOptions training;
-  TokenizerOptions tokenizer;
-  std::string image, image_model;
-
-  double seconds_or(double fallback) const { return seconds > 0 ? seconds : fallback; }
-};
-
 constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
 
-std::vector<Option> training_options(Options& all) {
-  StepOptions& o = all.training;
-  constexpr NumberRange kCount{1, 1 << 20};
-  return {
-      {"--model",
-       &o.model,
-       "model shape, with --step on one rank",
-       {.shows_default = true, .choices = step_models(), .needs = {"--step"}}},
-      {"--batch",
-       &o.batch,
-       "sequences per step",
-       {.shows_default = true, .range = kCount, .needs = {"--step"}}},
-      {"--seq",
-       &o.seq_len,
-       "tokens per sequence",
-       {.shows_default = true, .range = kCount, .needs = {"--step"}}},
-      {"--recompute", &o.recompute, "recompute activations in the backward pass", {.needs = {"--step"}}},
-      {"--lora",
-       &all.lora,
-       "time steps on adapters of rank 8 against the frozen model and full training",
-       {.needs = {"--step"}, .excludes = {"--json"}}},
-      {"--lora-dropout",
-       &o.lora_dropout,
-       "dropout on the input of the adapters",
-       {.shows_default = true, .range = NumberRange{0, 0.99}, .needs = {"--lora"}}},
-  };
-}
-
-std::vector<Option> options_of(Options& o) {
-  std::vector<Option> options{
-      {"filter", &o.words,
-       "words that the label of a case must all contain, such as rmsnorm bf16; f32 is also spelled fp32; "
-       "with --step and --decode: fp32 or bf16"},
-      {"--device", &o.device, "device: cpu, cuda", {.shows_default = true, .choices = {"cpu", "cuda"}}},
-      {"--threads",
-       &o.threads,
-       "CPU threads (default: all processors of the process)",
-       {.range = NumberRange{1, 1024}}},
-      {"--json", &o.json_file, "output file for the results in full precision", {.type = "FILE"}},
-      {"--seconds",
-       &o.seconds,
-       "time limit per case, in seconds (default: 2; 10 with --step, or 20 if there are several ranks)",
-       {.range = NumberRange{0.01, 3600}}},
-      {"--step", &o.step,
-       "time training steps instead of ops; under mpirun, sharded against replicated parameters"}};
-  const std::vector<Option> training = training_options(o);
-  options.insert(options.end(), training.begin(), training.end());
-  options.insert(
-      options.end(),
-      {{"--small", &o.small, "small cases and ceilings, for a quick test"},
-       {"--serve",
-        &o.serve,
-        "read cases from standard input, one per line, and answer each with a line of JSON",
-        {.excludes = {"--json"}}},
-       {"--comm",
-        &o.comm,
-        "under mpirun: time collectives against those of MPI",
-        {.excludes = {"--step", "--small", "--serve"}}},
-       {"--checkpoint",
-        &o.checkpoint,
-        "time saving and loading of checkpoints against plain files, in the current folder; also "
-        "under mpirun",
-        {.excludes = {"--step", "--comm", "--small", "--serve"}}},
-       {"--decode",
-        &o.decode,
-        "time generated tokens of a model folder against reading its weights, on the CPU",
-        {.type = "FOLDER", .excludes = {"--step", "--comm", "--checkpoint", "--json", "--small", "--serve"}}},
-       {"--tokenizer",
-        &o.tokenizer.text,
-        "time training a tokenizer on the text of a file, and encoding and decoding it",
-        {.type = "FILE",
-         .excludes = {"--step", "--comm", "--checkpoint", "--decode", "--device", "--json", "--small",
-                      "--serve"}}},
-       {"--with",
-        &o.tokenizer.tokenizer,
-        "with --tokenizer: folder or tokenizer.json to encode with (default: the trained one)",
-        {.type = "FOLDER", .needs = {"--tokenizer"}}},
-       {"--image",
-        &o.image,
-        "time decoding a picture, and cutting it into the patches of a model",
-        {.type = "FILE",
-         .needs = {"--of"},
-         .excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device", "--json",
-                      "--small", "--serve"}}},
-       {"--of",
-        &o.image_model,
-        "with --image: folder of the model, whose files say how pictures are cut",
-        {.type = "FOLDER", .needs = {"--image"}}},
-       {"--vm",
-        &o.vm,
-        "count the costs of the CUDA kernels on the PTX machine; needs no GPU",
-        {.excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--image", "--device",
-                      "--threads", "--json", "--seconds", "--small", "--serve"}}},
-       {"--opcodes", &o.opcodes, "with --vm: number of executions of each opcode", {.needs = {"--vm"}}},
-       {"--resources", &o.resources,
-        "print registers, stack and shared memory of the CUDA kernels whose names contain all words"},
-       {"--list", &o.list, "print the cases and exit"}});
-  return options;
-}
-
-Device device_of(const std::string& name) {
-  if (name == "cpu") return Device::cpu();
-  check(cuda_device_count() > 0, "--device cuda: no GPU is available, or this build has no CUDA");
+Device device_of(const Options& options) {
+  if (options.device == "cpu") return Device::cpu();
+  check(options.list || cuda_device_count() > 0,
+        "--device cuda: no GPU is available, or this build has no CUDA");
   return Device::cuda(0);
+}
+
+// The config keys among the arguments that are no options: "train.recompute=selective".
+std::vector<std::string> keys_of(const Options& options) {
+  std::vector<std::string> keys;
+  for (const std::string& argument : options.rest) {
+    const size_t equals = argument.find('='), dot = argument.find('.');
+    check(argument.starts_with("--") && equals != argument.npos && dot < equals, argument,
+          ": unknown option; see bench --help");
+    check(options.step && !options.lora, argument, ": config keys are for --step, without --lora");
+    keys.push_back(argument.substr(2));
+  }
+  return keys;
 }
 
 std::vector<std::string> compute_types(const std::vector<std::string>& words) {
@@ -183,7 +81,16 @@ void serve_steps(Measure&& measure) {
 
 int time_steps(const Options& options, World& world) {
   StepOptions training = options.training;
-  training.device = device_of(options.device);
+  training.device = device_of(options);
+  if (options.peer) check_published(training.model);
+  check(!options.ops || training.device.is_cuda(), "--ops times the ops of a GPU: add --device cuda");
+  if (options.list) {
+    for (const std::string& compute : compute_types(options.words)) {
+      training.compute = compute;
+      std::cout << step_plan(training);
+    }
+    return 0;
+  }
   if (options.threads > 0) set_thread_count(options.threads);
   const double seconds = options.seconds_or(kStepSeconds);
   const Machine machine = this_machine(training.device);
@@ -218,7 +125,12 @@ int time_steps(const Options& options, World& world) {
   for (const std::string& compute : types) {
     training.compute = compute;
     results.push_back(StepBench(training, world, ceilings).measure(seconds));
-    std::cout << step_line(results.back()) << std::flush;
+    std::cout << step_line(results.back());
+    if (options.ops) std::cout << step_ops_table(results.back().ops, results.back().seconds.median);
+    if (options.peer)
+      std::cout << published_lines(results.back(),
+                                   training.device.is_cuda() ? gpu_name(training.device) : machine.processor);
+    std::cout << std::flush;
     write_json();
   }
   return 0;
@@ -266,7 +178,7 @@ int time_ranks(const Options& options, World& world) {
         "--device cuda: --comm and --step run on the CPU under mpirun; leave it out");
   check(options.step || options.comm, "under mpirun, give --comm, --step or --checkpoint");
   check(options.training == StepOptions{} && !options.lora && !options.small && !options.serve &&
-            options.words.empty(),
+            !options.ops && !options.peer && options.words.empty(),
         "under mpirun the models and variants are fixed: give only --seconds, --threads and, with "
         "--comm, --json");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
@@ -313,7 +225,8 @@ int print_resources(const Options& options) {
   return 0;
 }
 
-int run(const Options& options) {
+int run(Options& options) {
+  options.training.keys = keys_of(options);
   if (options.vm) become_vm_bench(options);
   if (options.resources) return print_resources(options);
   if (!options.decode.empty()) return time_decoding(options);
@@ -324,15 +237,19 @@ int run(const Options& options) {
   if (world.size() > 1 || options.comm) return time_ranks(options, world);
   if (options.step) return time_steps(options, world);
   const OpOptions ops{.words = options.words,
-                      .device = device_of(options.device),
+                      .device = device_of(options),
                       .seconds = options.seconds_or(kCaseSeconds),
                       .small = options.small,
+                      .detail = options.detail,
+                      .rounds = options.rounds,
+                      .tuned = options.tuned,
                       .json_file = options.json_file};
   if (options.list) {
     for (const Case& c : op_cases(ops)) std::cout << label(c) << '\n';
     return 0;
   }
   if (options.threads > 0) set_thread_count(options.threads);
+  if (options.repeat > 0) return repeat_ops(ops, options.repeat, std::cout);
   if (!options.serve) return time_ops(ops, std::cout);
   serve_ops(ops, std::cin, std::cout);
   return 0;
@@ -347,6 +264,10 @@ int main(int argc, char** argv) {
       .about =
           "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.",
       .options = options_of(options),
-      .run = [&] { return run(options); }};
+      .run = [&] { return run(options); },
+      .footer =
+          "With --step, config keys of the run follow as --section.key=value, such as "
+          "--train.recompute=selective.",
+      .rest = &options.rest};
   return run_program(program, {argv + 1, argv + argc}, {std::cin, std::cout, std::cerr});
 }

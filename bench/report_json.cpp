@@ -56,15 +56,26 @@ Json json_of(const Result& r) {
   return json;
 }
 
+Json json_of(const StepOp& op) {
+  return {{"op", op.name},         {"shape", op.shape}, {"dtype", str(op.dtype)}, {"calls", op.calls},
+          {"seconds", op.seconds}, {"flops", op.flops}, {"bytes", op.bytes}};
+}
+
 Json json_of(const StepResult& r) {
+  Json ops = Json::array();
+  for (const StepOp& op : r.ops) ops.push_back(json_of(op));
   return {{"model", r.model},
           {"compute", r.compute},
           {"seq_len", r.seq_len},
           {"tokens", r.tokens},
+          {"micro_steps", r.micro_steps},
+          {"keys", r.keys},
           {"seconds", json_of(r.seconds)},
+          {"update_seconds", r.update_seconds},
           {"steps", r.steps},
           {"disturbed", r.disturbed},
           {"tokens_per_second", r.tokens_per_second()},
+          {"tokens_per_second_without_update", r.tokens_per_second_without_update()},
           {"operations_full", r.operations_full},
           {"operations_causal", r.operations},
           {"bytes", r.bytes},
@@ -74,7 +85,8 @@ Json json_of(const StepResult& r) {
           {"mfu_causal", r.mfu_causal()},
           {"floor_seconds", r.floor_seconds()},
           {"memory_bytes", r.memory_bytes},
-          {"loss", r.loss}};
+          {"loss", r.loss},
+          {"ops", std::move(ops)}};
 }
 
 Json json_of(const StepSample& s) {

@@ -1,6 +1,9 @@
 #include "bench/step_bench.h"
 
+#include <algorithm>
+#include <chrono>
 #include <iomanip>
+#include <numeric>
 #include <sstream>
 
 #include "bench/random_tokens.h"
@@ -10,6 +13,10 @@ namespace flatshard::bench {
 namespace {
 
 constexpr int kWarmUp = 2, kLeastSteps = 5;
+// Long steps are fewer: sampling ends after this many times the time limit, with at least kLeastLongSteps.
+constexpr double kPatience = 2;
+constexpr int kLeastLongSteps = 2;
+constexpr double kTracedSeconds = 0.5;
 constexpr int64_t kBatches = 64;  // number of batches before the tokens repeat
 constexpr double kCeilingSeconds = 0.1;
 constexpr double kQuietShare = 0.02;  // fraction of a step spent waiting for a processor
@@ -70,24 +77,37 @@ Config config_of(const StepOptions& o) {
   c.model = shape_named(o.model);
   c.data.seq_len = o.seq_len;
   c.train.steps = 1;
-  c.train.total_batch_size = c.train.batch_size_per_device = o.batch;
-  c.train.recompute = o.recompute ? Recompute::full : Recompute::none;
+  c.train.batch_size_per_device = o.batch;
+  c.train.total_batch_size = o.batch * o.micro_steps;
   c.optimizer.lr = 1e-4;
   c.optimizer.weight_decay = 0.1;
   c.precision.compute = *named<Precision>(o.compute);
   if (o.trained == Trained::adapters) c.lora = {.rank = kLoraRank, .dropout = o.lora_dropout};
   if (o.trained == Trained::first_norm)
     c.trainable = {c.model.family == "gpt2" ? "*.h.0.ln_1.*" : "*.layers.0.input_layernorm.*"};
-  return c;
+  return overridden(c, o.keys);
 }
 
-double bytes_of_step(Engine& engine) {
-  double bytes = 0;
+double bytes_of_step(Engine& engine, int64_t micro_steps) {
+  double update = 0, of_micro_step = 0;
   for (const ShardedUnit& unit : engine.units()) {
-    bytes += min_bytes(unit.shard()) + 2.0 * static_cast<double>(unit.shard().g.bytes());
-    for (const Tensor& value : unit.values()) bytes += 2.0 * static_cast<double>(value.bytes());
+    update += min_bytes(unit.shard());
+    of_micro_step += 2.0 * static_cast<double>(unit.shard().g.bytes());
+    for (const Tensor& value : unit.values()) of_micro_step += 2.0 * static_cast<double>(value.bytes());
   }
-  return bytes;
+  return update + static_cast<double>(micro_steps) * of_micro_step;
+}
+
+// The time of the update in a step, from the spans around it; 0 without any.
+double update_seconds(const Trace& trace) {
+  double seconds = 0;
+  int updates = 0;
+  trace.each_span([&](const std::string&, const std::string& name, auto begin, auto end) {
+    if (name != "update") return;
+    seconds += std::chrono::duration<double>(end - begin).count();
+    ++updates;
+  });
+  return updates > 0 ? seconds / updates : 0;
 }
 
 }  // namespace
@@ -103,12 +123,30 @@ struct StepBench::Training {
       : options(o),
         setup(set_up(config_of(o), 1)),
         tokens(o.batch * o.seq_len * kBatches + 1, setup.model.vocab),
-        data(tokens.file(), {.seq_len = o.seq_len, .lane_sequences = o.batch, .total_sequences = o.batch}),
-        runtime(setup, world),
+        data(tokens.file(), {.seq_len = o.seq_len,
+                             .lane_sequences = setup.batching.lane_sequences,
+                             .total_sequences = setup.batching.total_sequences}),
+        runtime(setup, world, {.trace = &trace}),
         ceilings(all_ceilings),
         matrix(ceilings.matrix(setup.compute)) {
     check(matrix != nullptr, "--step needs a matrix ceiling: ", ceilings.no_matrix);
+    trace.set_recording(false);
     runtime.engine().initialize();
+  }
+
+  // Traces steps for the ops and the update of `result`, after one whose spans are dropped: it creates the
+  // timing events.
+  void trace_steps(StepResult& result) {
+    trace.set_recording(true);
+    step();
+    trace.set_recording(false);
+    trace.collect();
+    trace.set_recording(true);
+    for (double spent = 0; spent < kTracedSeconds; ++traced_steps) spent += seconds_of([&] { step(); });
+    trace.collect();
+    trace.set_recording(false);
+    result.update_seconds = update_seconds(trace);
+    result.ops = step_ops(trace, traced_steps);
   }
 
   double step() {  // returns the loss
@@ -118,10 +156,11 @@ struct StepBench::Training {
                                                 .loss_scale = 1,
                                                 .targets = data.target_count(number)});
     ++number;
-    return r.lane_losses.front();
+    return std::accumulate(r.lane_losses.begin(), r.lane_losses.end(), 0.0);
   }
 
   StepOptions options;
+  Trace trace;
   RunSetup setup;
   RandomTokens tokens;
   Data data;
@@ -129,6 +168,7 @@ struct StepBench::Training {
   Ceilings& ceilings;
   Ceiling* matrix;
   int64_t number = 0;
+  int traced_steps = 0;
 };
 
 StepBench::StepBench(const StepOptions& options, World& world, Ceilings& ceilings)
@@ -149,18 +189,25 @@ StepSample StepBench::sample() {
 StepResult StepBench::measure(double limit) {
   Training& t = *training_;
   const RunPlan& plan = t.runtime.plan();
-  const int64_t tokens = t.options.batch * t.options.seq_len;
+  const int64_t tokens = t.setup.batching.total_sequences * t.options.seq_len;
   StepResult result{.model = t.options.model,
                     .compute = t.options.compute,
                     .seq_len = t.options.seq_len,
                     .tokens = tokens,
+                    .micro_steps = t.setup.batching.micro_steps,
+                    .keys = t.options.keys,
                     .operations = static_cast<double>(tokens) * plan.flops.causal,
                     .operations_full = static_cast<double>(tokens) * plan.flops.full,
-                    .bytes = bytes_of_step(t.runtime.engine()),
+                    .bytes = bytes_of_step(t.runtime.engine(), t.setup.batching.micro_steps),
                     .memory_bytes = plan.memory_bytes};
   std::vector<double> seconds, quiet_seconds, matrix_rates, copy_rates;
   double spent = 0;
-  while (spent < limit || static_cast<int>(seconds.size()) < kLeastSteps) {
+  const auto enough = [&] {
+    const int steps = static_cast<int>(seconds.size());
+    return spent >= limit &&
+           (steps >= kLeastSteps || (steps >= kLeastLongSteps && spent >= kPatience * limit));
+  };
+  while (!enough()) {
     matrix_rates.push_back(t.matrix->sample(kCeilingSeconds));
     copy_rates.push_back(t.ceilings.copy.sample(kCeilingSeconds));
     const StepSample step = sample();
@@ -169,12 +216,21 @@ StepResult StepBench::measure(double limit) {
     result.loss = step.loss;
     spent += step.seconds;
   }
-  result.disturbed = static_cast<int>(quiet_seconds.size()) < kLeastSteps;
+  result.disturbed = quiet_seconds.size() < std::min<size_t>(kLeastSteps, seconds.size());
   result.seconds = spread(result.disturbed ? seconds : quiet_seconds);
   result.steps = static_cast<int>((result.disturbed ? seconds : quiet_seconds).size());
   result.matrix_rate = quantile(matrix_rates, 0.5);
   result.copy_rate = quantile(copy_rates, 0.5);
+  t.trace_steps(result);
   return result;
+}
+
+std::string step_plan(const StepOptions& o) {
+  const RunSetup setup = set_up(config_of(o), 1, {}, Purpose::plan);
+  const RunPlan plan = plan_run(setup, 0);
+  return str(o.model, ", ", o.compute, ", ", o.batch, " x ", o.seq_len, " tokens x ", o.micro_steps, ": ",
+             plan.parameters, " parameters, ", plan.trainable, " trained, ", plan.memory_bytes >> 20,
+             " MiB planned\n");
 }
 
 std::string step_header(const std::string& model) {
@@ -197,7 +253,11 @@ std::string step_line(const StepResult& r) {
       << std::setw(14) << std::setprecision(2) << r.seconds.median / r.floor_seconds() << std::setprecision(0)
       << std::setw(14) << r.matrix_rate * 1e-9 << std::setw(11) << r.copy_rate * 1e-9 << "   loss "
       << std::setprecision(3) << r.loss << "   mfu " << std::setprecision(1) << 100 * r.mfu_full()
-      << "% causal " << 100 * r.mfu_causal() << "%\n";
+      << "% causal " << 100 * r.mfu_causal() << "%";
+  if (r.update_seconds > 0)
+    out << "   update " << ms(r.update_seconds) << " ms, without it " << std::setprecision(0)
+        << r.tokens_per_second_without_update() << " tokens/s";
+  out << '\n';
   return std::move(out).str();
 }
 

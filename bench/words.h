@@ -1,5 +1,6 @@
 #pragma once
-// The filter on the bench's command line. A dtype may be spelled as in labels, f32 or f16, or as in configs,
+// The filter on the bench's command line: words that a label must all contain, each of which may be several
+// alternatives, "14/2|12/2". A dtype may be spelled as in labels, f32 or f16, or as in configs,
 // fp32 or fp16.
 
 #include <algorithm>
@@ -24,9 +25,17 @@ inline bool contains(const std::string& text, const std::string& word) {
   return at != text.npos;
 }
 
+inline bool contains_any(const std::string& text, const std::string& alternatives) {
+  for (size_t begin = 0, end = 0; end != alternatives.npos; begin = end + 1) {
+    end = alternatives.find('|', begin);
+    if (contains(text, alternatives.substr(begin, end - begin))) return true;
+  }
+  return false;
+}
+
 inline bool contains_all(const std::string& text, const std::vector<std::string>& words) {
   return std::all_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return contains(text, word); });
+                     [&](const std::string& word) { return contains_any(text, word); });
 }
 
 }  // namespace flatshard::bench

@@ -223,9 +223,9 @@ qwen2.5-0.5b 4096 4
 qwen2.5-1.5b 4096 4
 qwen2.5-0.5b 8192 2
 qwen2.5-1.5b 8192 2
-llama3-8b-16-layers 4096 2 --recompute
-llama3-8b-16-layers 8192 1 --recompute
-llama3-8b 4096 1 --recompute
+llama3-8b-16-layers 4096 2 --train.recompute=true
+llama3-8b-16-layers 8192 1 --train.recompute=true
+llama3-8b 4096 1 --train.recompute=true
 LIST
   return $status
 }

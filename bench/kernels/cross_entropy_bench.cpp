@@ -129,8 +129,9 @@ std::vector<Case> cross_entropy_cases(Scale scale) {
       if (dtype != DType::f32 && scale != Scale::golden) cases.push_back(backward_case(dtype, DType::f32, s));
     }
   if (scale == Scale::bench) {
-    const Sizes llama3{8192, 128256};
-    for (Case c : {forward_case(DType::bf16, llama3), backward_case(DType::bf16, DType::bf16, llama3)}) {
+    const Sizes llama3{8192, 128256}, chunk_of_head{4096, 151936};
+    for (Case c : {forward_case(DType::bf16, llama3), backward_case(DType::bf16, DType::bf16, llama3),
+                   backward_case(DType::bf16, DType::f32, chunk_of_head)}) {
       c.needs_gpu = true;
       cases.push_back(std::move(c));
     }

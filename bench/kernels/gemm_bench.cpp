@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "bench/case.h"
+#include "bench/kernels/linear_layers.h"
 #include "kernels/gemm.h"
 #include "kernels/packed.h"
 
@@ -16,10 +17,12 @@ struct Options {
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
   float alpha = 1;
   bool addend = false;
-  bool packed = false;  // every matrix is columns of wider rows
+  bool packed = false;   // every matrix is columns of wider rows
+  bool aligned = false;  // rows of every matrix have a multiple of 8 columns in memory, as logits have
 };
 
 constexpr int64_t kBefore = 3, kBeside = 5;  // columns before a packed matrix, and around it
+constexpr int64_t kAligned = 8;
 
 struct Problem {
   DType in, out;
@@ -27,17 +30,28 @@ struct Problem {
   Options with{};
 };
 
-Tensor columns(const Problem& p, const Tensor& t) {
-  return p.with.packed ? packed_columns(t, kBefore, {t.shape[0], t.shape[1] - kBeside}) : t;
+// The first column of a matrix in its rows, and the columns of rows with a matrix of `columns`.
+int64_t before(const Problem& p) { return p.with.packed ? kBefore : 0; }
+int64_t width(const Problem& p, int64_t columns) {
+  if (p.with.aligned) return (columns + kAligned - 1) / kAligned * kAligned;
+  return columns + (p.with.packed ? kBeside : 0);
 }
+bool in_wider_rows(const Problem& p) { return p.with.packed || p.with.aligned; }
+
+Shape shape_of_a(const Problem& p) { return p.with.transpose_a ? Shape{p.K, p.M} : Shape{p.M, p.K}; }
+Shape shape_of_b(const Problem& p) { return p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N}; }
+Shape shape_of_c(const Problem& p) { return {p.M, p.N}; }
 
 Gemm arguments(const Problem& p, const Tensors& t) {
-  const auto stride = [&](const char* name) { return p.with.packed ? t[name].shape[1] : 0; };
-  return {.c = columns(p, t["c"]),
-          .a = columns(p, t["a"]),
-          .b = columns(p, t["b"]),
+  const auto stride = [&](const char* name) { return in_wider_rows(p) ? t[name].shape[1] : 0; };
+  const auto columns = [&](const char* name, const Shape& shape) {
+    return in_wider_rows(p) ? packed_columns(t[name], before(p), shape) : t[name];
+  };
+  return {.c = columns("c", shape_of_c(p)),
+          .a = columns("a", shape_of_a(p)),
+          .b = columns("b", shape_of_b(p)),
           .bias = p.with.bias ? t["bias"] : Tensor{},
-          .addend = p.with.addend ? columns(p, t["addend"]) : Tensor{},
+          .addend = p.with.addend ? columns("addend", shape_of_c(p)) : Tensor{},
           .transpose_a = p.with.transpose_a,
           .transpose_b = p.with.transpose_b,
           .accumulate = p.with.accumulate,
@@ -48,11 +62,10 @@ Gemm arguments(const Problem& p, const Tensors& t) {
 }
 
 void formula(const Problem& p, Values& v) {
-  const int64_t beside = p.with.packed ? kBeside : 0, before = p.with.packed ? kBefore : 0;
-  const auto at = [&](int64_t row, int64_t column, int64_t width) {
-    return row * (width + beside) + before + column;
+  const auto at = [&](int64_t row, int64_t column, int64_t columns) {
+    return row * width(p, columns) + before(p) + column;
   };
-  std::vector<double> c = p.with.accumulate || p.with.packed ? v["c"] : std::vector<double>(p.M * p.N);
+  std::vector<double> c = p.with.accumulate || in_wider_rows(p) ? v["c"] : std::vector<double>(p.M * p.N);
   for (int64_t i = 0; i < p.M; ++i)
     for (int64_t j = 0; j < p.N; ++j) {
       double sum = 0;
@@ -67,20 +80,18 @@ void formula(const Problem& p, Values& v) {
 }
 
 Case gemm_case(const Problem& p) {
-  const int64_t beside = p.with.packed ? kBeside : 0;
-  const Shape a = p.with.transpose_a ? Shape{p.K, p.M + beside} : Shape{p.M, p.K + beside};
-  const Shape b = p.with.transpose_b ? Shape{p.N, p.K + beside} : Shape{p.K, p.N + beside};
-  const Shape c{p.M, p.N + beside};
+  const auto stored = [&](const Shape& shape) { return Shape{shape[0], width(p, shape[1])}; };
+  const Shape a = stored(shape_of_a(p)), b = stored(shape_of_b(p)), c = stored(shape_of_c(p));
   std::vector<Arg> args{{"a", p.in, a, Role::input}, {"b", p.in, b, Role::input}};
   if (p.with.bias) args.push_back({"bias", p.in, {p.N}, Role::input});
   if (p.with.addend) args.push_back({"addend", p.out, c, Role::input});
-  args.push_back({"c", p.out, c, p.with.accumulate || p.with.packed ? Role::updated : Role::output});
+  args.push_back({"c", p.out, c, p.with.accumulate || in_wider_rows(p) ? Role::updated : Role::output});
   return {.op = "gemm",
-          .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
-                       p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
-                       p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
-                       p.with.packed ? " packed" : "", p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
-                       p.out != p.in ? " into f32" : ""),
+          .shape = str(
+              p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "", p.with.transpose_b ? " b^T" : "",
+              p.with.bias ? " bias" : "", p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
+              p.with.packed ? " packed" : "", p.with.aligned ? " aligned" : "",
+              p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "", p.out != p.in ? " into f32" : ""),
           .dtype = p.in,
           .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch, const Tensors& t) { gemm(s, scratch, arguments(p, t)); },
@@ -173,6 +184,20 @@ std::vector<Case> added_and_packed_cases(DType dtype) {
   return cases;
 }
 
+// Products of matrices whose rows are longer in memory, to be aligned.
+std::vector<Case> aligned_cases(DType dtype) {
+  std::vector<Case> cases;
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      cases.push_back(gemm_case({dtype,
+                                 DType::f32,
+                                 17,
+                                 35,
+                                 9,
+                                 {.transpose_a = ta, .transpose_b = tb, .accumulate = ta, .aligned = true}}));
+  return cases;
+}
+
 // The products of a linear layer without rows: y and dx are empty, dw is zero or unchanged.
 std::vector<Case> without_rows(DType dtype) {
   std::vector<Case> cases;
@@ -225,6 +250,7 @@ std::vector<Case> test_cases() {
     std::ranges::move(without_rows(dtype), std::back_inserter(cases));
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
     std::ranges::move(added_and_packed_cases(dtype), std::back_inserter(cases));
+    std::ranges::move(aligned_cases(dtype), std::back_inserter(cases));
   }
   // Several tiles in both directions with narrower ones at the edges, and K above the block of the plain
   // implementation.
@@ -232,6 +258,34 @@ std::vector<Case> test_cases() {
   cases.push_back(
       gemm_case({DType::bf16, DType::f32, 150, 300, 111, {.transpose_a = true, .accumulate = true}}));
   cases.push_back(gemm_case({DType::bf16, DType::bf16, 70, 75, 1030}));
+  return cases;
+}
+
+// A linear layer in training: y, dx, and dw added in fp32 and written in 16 bits.
+void add_layer(std::vector<Case>& cases, const LinearLayer& layer) {
+  const auto [tokens, in, out] = layer;
+  const auto add = [&](DType type, int64_t M, int64_t N, int64_t K, const Options& with) {
+    cases.push_back(gemm_case({DType::bf16, type, M, N, K, with}));
+  };
+  add(DType::bf16, tokens, out, in, {.transpose_b = true});
+  add(DType::bf16, tokens, in, out, {});
+  add(DType::f32, out, in, tokens, {.transpose_a = true, .accumulate = true});
+  add(DType::bf16, out, in, tokens, {.transpose_a = true});
+}
+
+// The head of GPT-2, one chunk of its tokens: with its vocabulary, and with the next multiple of 8.
+std::vector<Case> heads_of_gpt2() {
+  constexpr int64_t kTokens = 4096, kHidden = 768;
+  std::vector<Case> cases;
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, Options with) {
+    with.aligned = true;
+    cases.push_back(gemm_case({DType::bf16, out, M, N, K, with}));
+  };
+  for (const int64_t vocab : {50257, 50264}) {
+    add(DType::f32, kTokens, vocab, kHidden, {.transpose_b = true});
+    add(DType::bf16, kTokens, kHidden, vocab, {});
+    add(DType::f32, vocab, kHidden, kTokens, {.transpose_a = true, .accumulate = true});
+  }
   return cases;
 }
 
@@ -261,7 +315,11 @@ std::vector<Case> bench_cases() {
     add(DType::bf16, tokens, in, out, {});
     add(DType::f32, out, in, tokens, {.transpose_a = true, .accumulate = true});
   }
+  const size_t usual = cases.size();
+  for (const LinearLayer& layer : linear_layers()) add_layer(cases, layer);
+  std::ranges::move(heads_of_gpt2(), std::back_inserter(cases));
   for (size_t i = small; i < cases.size(); ++i) cases[i].needs_gpu = true;
+  for (size_t i = usual; i < cases.size(); ++i) cases[i].is_detail = true;
   return cases;
 }
 

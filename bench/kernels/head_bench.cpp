@@ -130,11 +130,15 @@ std::vector<Sizes> sizes(Scale scale) {
 std::vector<Case> head_cases(Scale scale) {
   std::vector<Case> cases = both_directions(scale, sizes(scale), forward_case, backward_case);
   if (scale == Scale::bench) {
-    const Sizes qwen{16384, 1536, 151936}, small_chunks{16384, 1536, 151936, 256};
-    for (Case c : {forward_case(DType::bf16, qwen), backward_case(DType::bf16, qwen),
-                   backward_case(DType::bf16, small_chunks)}) {
+    constexpr int64_t kTokens = 16384, kVocab = 151936;
+    const auto add = [&](Case c) {
       c.needs_gpu = true;
       cases.push_back(std::move(c));
+    };
+    add(forward_case(DType::bf16, {kTokens, 1536, kVocab}));
+    for (const int64_t chunk : {0, 256, 1024, 2048, 8192, 16384}) {  // 0: the default
+      add(backward_case(DType::bf16, {kTokens, 1536, kVocab, chunk}));
+      cases.back().is_detail = chunk > 256;
     }
   }
   return cases;

@@ -81,6 +81,10 @@ TEST_CASE("a filter selects the cases whose labels contain all words, and no mat
     CHECK(c.dtype == DType::bf16);
   }
   CHECK(select_cases(all, {}).size() == all.size());
+  std::set<std::string> ops;
+  for (const Case& c : select_cases(all, {"rmsnorm_forward|swiglu_forward|no such op", "bf16"}))
+    ops.insert(c.op);
+  CHECK(ops == std::set<std::string>{"rmsnorm_forward", "swiglu_forward"});
   const std::vector<std::pair<std::string, DType>> spelled{
       {"f32", DType::f32}, {"fp32", DType::f32}, {"f16", DType::f16}, {"fp16", DType::f16}};
   for (const auto& [word, dtype] : spelled)

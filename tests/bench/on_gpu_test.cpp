@@ -61,6 +61,72 @@ TEST_CASE("bench --step --serve continues the same training run") {
   CHECK(before["loss"] != after["loss"]);
 }
 
+TEST_CASE("bench --step times micro-steps with and without the update, with keys of the run") {
+  const std::string step = "@bench --step bf16 --small --model tiny --seq 16 --batch 2 --seconds 0.01 ";
+  const auto measured = [&](const std::string& options) {
+    const Finished run = run_command(step + options + " --json step.json");
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find("without it") != std::string::npos);
+    return nlohmann::json::parse(text_of("step.json"))["steps"][0];
+  };
+  const auto plain = measured("--micro-steps 3"),
+             kept = measured("--micro-steps 3 --train.recompute=selective");
+  CHECK(plain["tokens"] == 96);
+  CHECK(plain["micro_steps"] == 3);
+  CHECK(plain["update_seconds"] > 0.0);
+  CHECK(plain["update_seconds"] < plain["seconds"]["median"]);
+  CHECK(plain["tokens_per_second_without_update"] > plain["tokens_per_second"]);
+  CHECK(kept["keys"][0] == "train.recompute=selective");
+  CHECK(kept["memory_bytes"] < plain["memory_bytes"]);
+}
+
+TEST_CASE("bench --step --list plans a step for a GPU that is not here") {
+  const std::string plan = "@bench --step bf16 --device cuda --list --model llama3-8b --seq 8192 ";
+  const auto mib = [&](const std::string& options) {
+    const Finished run = run_command(plan + options);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(missing_from(run.output, {"llama3-8b, bf16, 1 x 8192 tokens x 1: ", " parameters, ", " trained, ",
+                                    " MiB"}) == "");
+    return std::stoll(run.output.substr(run.output.rfind(", ") + 2));
+  };
+  CHECK(run_command(plan + "--batch 1").output.find(" 8030261248 parameters, 8030261248 trained") !=
+        std::string::npos);
+  CHECK(mib("--batch 1 --train.recompute=true") < mib("--batch 1"));
+  CHECK(mib("--batch 1 --lora.rank=16 --quant.base=nf4") < mib("--batch 1 --lora.rank=16"));
+}
+
+TEST_CASE("bench refuses unknown options and keys, and a model whose speed nobody publishes") {
+  const auto said = [](const std::string& options) {
+    const Finished run = run_command("@bench " + options);
+    CHECK(run.exit_code == 1);
+    return run.output;
+  };
+  CHECK(missing_from(said("--step --recompute"), {"--recompute", "unknown option"}) == "");
+  CHECK(missing_from(said("rmsnorm --train.recompute=true"), {"--train.recompute=true", "--step"}) == "");
+  CHECK(missing_from(said("--step --list --train.recompute=some"),
+                     {"train.recompute", "some", "selective"}) == "");
+  CHECK(missing_from(said("--step bf16 --small --model tiny --seq 16 --batch 2 --seconds 0.01 --peer"),
+                     {"--peer", "tiny", "qwen2.5-0.5b", "qwen2.5-1.5b"}) == "");
+  CHECK(missing_from(said("--step --ops"), {"--ops", "--device cuda"}) == "");
+}
+
+TEST_CASE("bench --rounds times cases in turns, and --repeat compares the bits of their results") {
+  const std::string small = "@bench --small rmsnorm bf16 ";
+  const Finished timed = run_command(small + "--seconds 0.01 --rounds 2 --json rounds.json");
+  REQUIRE_MESSAGE(timed.exit_code == 0, timed.output);
+  CHECK(timed.output.find("medians of 2 rounds") != std::string::npos);
+  const auto cases = nlohmann::json::parse(text_of("rounds.json"))["cases"];
+  REQUIRE(cases.size() % 2 == 0);
+  for (size_t i = 0; i < cases.size() / 2; ++i) {
+    const auto &first = cases[i], &second = cases[i + cases.size() / 2];
+    CHECK(first["op"] == second["op"]);
+    CHECK(first["shape"] == second["shape"]);
+  }
+  const Finished repeated = run_command(small + "--repeat 3");
+  REQUIRE_MESSAGE(repeated.exit_code == 0, repeated.output);
+  CHECK(missing_from(repeated.output, {"rmsnorm_backward", "3 runs, one result, SHA-256"}) == "");
+}
+
 TEST_CASE("bench --step --lora --serve answers with a step of each run") {
   const Finished asked = run_command(
       "printf '\\n\\n' | @bench --step fp32 --lora --lora-dropout 0.1 --serve --small --model tiny --seq 16 "

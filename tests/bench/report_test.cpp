@@ -2,8 +2,11 @@
 
 #include "bench/report.h"
 
+#include <chrono>
 #include <limits>
 
+#include "bench/published_steps.h"
+#include "bench/step_ops.h"
 #include "runtime/json.h"
 #include "tests/process.h"
 #include "tests/test.h"
@@ -168,6 +171,54 @@ TEST_CASE("JSON has full precision, and no time for failed cases") {
   CHECK(json["cases"][1]["accuracy"]["error"].is_null());
   CHECK_FALSE(json["cases"][1].contains("seconds"));
   CHECK(json["cases"][2]["skipped"] == "no CUDA kernel");
+}
+
+TEST_CASE("a step is compared with the published ones of its model, and what differs is said") {
+  const StepResult same{.model = "qwen2.5-0.5b",
+                        .compute = "bf16",
+                        .seq_len = 1024,
+                        .tokens = 32 * 1024 * 16,
+                        .micro_steps = 16,
+                        .seconds = {.median = 3.504}};
+  const std::string like_for_like = published_lines(same, "NVIDIA H100 80GB HBM3");
+  CAPTURE(like_for_like);
+  CHECK(test::missing_from(
+            like_for_like,
+            {"products in bf16, 32 x 1024 tokens x 16: 149626 tokens/s; ours / LLM.Q 1.000\n", "FP8",
+             "164612 tokens/s; ours / LLM.Q 0.909\n", "moments and gradients are bf16"}) == "");
+  StepResult other = same;
+  other.tokens = 16 * 1024, other.micro_steps = 1;
+  CHECK(test::missing_from(published_lines(other, "NVIDIA H200"),
+                           {"but of 16 x 1024 tokens x 1", "but on NVIDIA H200, not on an H100"}) == "");
+  CHECK(test::missing_from(test::error_of([] { check_published("tiny"); }),
+                           {"tiny", "qwen2.5-0.5b", "qwen2.5-1.5b"}) == "");
+}
+
+TEST_CASE("the ops of traced steps are summed by their shape, those of the most time first") {
+  using std::chrono::microseconds;
+  Trace trace;
+  const int row = trace.add_row("compute");
+  const auto begin = Trace::Clock::now();
+  const OpCall product{
+      .name = "gemm", .shape = {16, 32, 8, 1 + 4 + 16}, .dtype = DType::bf16, .flops = 8192, .bytes = 900},
+      add{.name = "add", .shape = {1000}, .dtype = DType::f32, .bytes = 12000};
+  for (int step = 0; step < 2; ++step) {
+    trace.add_span(row, "add", begin, begin + microseconds(2), &add);
+    for (const int us : {3, 5}) trace.add_span(row, "gemm", begin, begin + microseconds(us), &product);
+    trace.add_span(row, "forward 0", begin, begin + microseconds(10));
+  }
+  const std::vector<StepOp> ops = step_ops(trace, 2);
+  REQUIRE(ops.size() == 2);
+  CHECK(ops[0].name == "gemm");
+  CHECK(ops[0].shape == "16 x 32 x 8 a^T + into f32");
+  CHECK(ops[0].calls == 2);
+  CHECK(ops[0].seconds == doctest::Approx(8e-6));
+  CHECK(ops[1].shape == "1000");
+  CHECK(ops[1].calls == 1);
+  const std::string table = step_ops_table(ops, 20e-6);
+  CAPTURE(table);
+  CHECK(test::missing_from(table, {"16 x 32 x 8 a^T + into f32", "bf16", "40.0",
+                                   "all ops 0.01 ms of a step of 0.02 ms"}) == "");
 }
 
 TEST_CASE("bench fails if its output cannot be written") {

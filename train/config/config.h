@@ -247,6 +247,9 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
                          Problems& problems, const std::vector<ConfigPreset>& presets = {});
 
+// The config with these overrides. An Error names all problems.
+Config overridden(const Config& config, const std::vector<std::string>& overrides);
+
 // The whole config as TOML, which load_config reads back to the same values; with origins as comments if
 // `origin` is given.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);

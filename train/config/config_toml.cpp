@@ -391,6 +391,16 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   return loaded;
 }
 
+Config overridden(const Config& config, const std::vector<std::string>& overrides) {
+  LoadedConfig loaded;
+  loaded.config = config;
+  Problems problems;
+  Loader loader(loaded, problems);
+  for (const std::string& text : overrides) loader.override_with(text);
+  problems.raise();
+  return loaded.config;
+}
+
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   Problems problems;
   LoadedConfig loaded = load_config(path, overrides, problems);
