@@ -1,15 +1,12 @@
 # shellcheck shell=bash
 # Sourced by bench/on_gpu: writes the clocks, the results of the stages, and README.md.
 
-# Samples the clocks and the power of the GPU twice a second until it is killed; each line starts with the stage.
+# Starts a process that samples the clocks and the power of the first GPU every 50 ms; each line starts with the stage.
 sample_clocks() { # STAGE
   local file=$OUT/clocks.csv
   [ -f "$file" ] || echo "stage, time, SM MHz, memory MHz, W, C, % busy" >"$file"
-  while true; do
-    nvidia-smi --id=0 --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
-      --format=csv,noheader,nounits 2>/dev/null | sed "s/^/$1, /" >>"$file"
-    sleep 0.5
-  done
+  nvidia-smi --id=0 --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
+    --format=csv,noheader,nounits -lms 50 2>/dev/null > >(sed -u "s/^/$1, /" >>"$file") &
 }
 
 # Replaces the line of a stage in results.tsv: stage, seconds, result.

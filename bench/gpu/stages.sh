@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The stages of bench/on_gpu, sourced by it. Each runs in its own shell and prints its results to standard output. If the
-# machine cannot run it, it prints the reason and exits with $SKIPPED. Stages read:
+# The stages of bench/on_gpu --suite first and what all stages use, sourced by it. A stage runs in its own shell and prints
+# its results to standard output. If the machine cannot run it, it prints the reason and exits with $SKIPPED. Stages read:
 #   ROOT, BUILD, DEPS   folders of the sources, the build and the headers     PYTHON   a Python, possibly with torch
 #   OUT, COMMIT         output folder, measured commit                        LIMIT    time limit of the stage in seconds
-#   DRY                 not empty: small shapes, without a GPU
+#   DRY                 not empty: small shapes, without a GPU            GPUS     number of GPUs to use
 export SKIPPED=77
 
 skip_stage() {
@@ -82,16 +82,20 @@ cublas_options() {
   printf '%s\n' "-DCMAKE_LIBRARY_PATH=$links" "-DcublasLt_INCLUDE=$(dirname "$(dirname "$library")")/include"
 }
 
-stage_build() {
-  [ -z "$DRY" ] || skip_stage "a dry run uses the programs in $BUILD"
+# Configures a build in $BUILD with these options.
+configure() { # OPTION...
   local options=() launcher
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if launcher=$(command -v ccache); then
     options+=("-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "-DCMAKE_CUDA_COMPILER_LAUNCHER=$launcher")
   fi
   mapfile -t -O "${#options[@]}" options < <(cublas_options)
-  cmake -S "$ROOT" -B "$BUILD" "${options[@]}" -DCMAKE_BUILD_TYPE=Release -DFLATSHARD_CUDA=ON \
-    "-DFLATSHARD_CUDA_ARCHS=$(architecture)" "-DFLATSHARD_DEPS=$DEPS"
+  cmake -S "$ROOT" -B "$BUILD" "${options[@]}" -DCMAKE_BUILD_TYPE=Release -DFLATSHARD_CUDA=ON "-DFLATSHARD_DEPS=$DEPS" "$@"
+}
+
+stage_build() {
+  [ -z "$DRY" ] || skip_stage "a dry run uses the programs in $BUILD"
+  configure "-DFLATSHARD_CUDA_ARCHS=$(architecture)"
   cmake --build "$BUILD" --parallel "$(nproc)" --target bench train prepare
   cmake --build "$BUILD" --parallel "$(nproc)" --target flatshard_tests
 }
@@ -100,6 +104,36 @@ stage_build() {
 program() {
   [ -x "$BUILD/bin/$1" ] || return 1
   echo "$BUILD/bin/$1"
+}
+
+# Times the selected cases on the GPU. A dry run checks that bench accepts these arguments and has such cases.
+time_on_gpu() { # ARGUMENT of bench...
+  local bench
+  bench=$(program bench) || skip_stage "bench was not built"
+  if [ -z "$DRY" ]; then
+    "$bench" --device cuda "$@"
+  else
+    echo "bench --device cuda $*"
+    "$bench" --device cuda --list "$@" | sed 's/^/  /'
+  fi
+}
+
+# Times steps in bf16 on the GPU. A dry run plans them, which checks model, shape and config keys, and shows the memory.
+step_on_gpu() { # ARGUMENT of bench --step...
+  time_on_gpu --step bf16 "$@"
+}
+
+# In a dry run: runs bench with these arguments on the PTX machine, with small cases.
+on_machine() { # ARGUMENT of bench...
+  local bench
+  [ -n "$DRY" ] || return 0
+  bench=$(program ptx_vm_timed_bench) || skip_stage "the commands are right; this build has no ptx_vm_timed_bench to run them"
+  "$bench" --device cuda --small "$@"
+}
+
+# In a dry run: runs a small step with these arguments on the PTX machine.
+step_on_machine() { # ARGUMENT of bench --step...
+  on_machine --step bf16 --model tiny --seq 16 --batch 2 --seconds 0.01 "$@"
 }
 
 stage_tests() {
@@ -230,13 +264,18 @@ LIST
   return $status
 }
 
-stage_peers() {
-  local bench device=(--device cuda)
+# Times PyTorch beside bench, with these arguments of peers/on_gpu.py.
+peers() { # ARGUMENT...
+  local bench device=cuda
   "$PYTHON" -c 'import torch' 2>/dev/null || skip_stage "$PYTHON has no torch; set PYTHON to one with torch"
   bench=$(program bench) || skip_stage "bench was not built"
-  if [ -n "$DRY" ]; then device=(--device cpu); fi
-  "$PYTHON" "$ROOT/bench/peers/on_gpu.py" "${device[@]}" --bench "$bench" --seconds "$((LIMIT - 5))" --json "$OUT/peers.json"
+  if [ -n "$DRY" ]; then device=cpu; fi
+  "$PYTHON" "$ROOT/bench/peers/on_gpu.py" --device $device --bench "$bench" --seconds "$((LIMIT - 5))" "$@"
 }
 
-export -f skip_stage gpu_says first_line torch_version architecture cublas_options program stage_machine stage_build stage_tests \
-  stage_sanitize stage_ops stage_ranks stage_steps stage_peers
+stage_peers() {
+  peers --json "$OUT/peers.json"
+}
+
+export -f skip_stage gpu_says first_line torch_version architecture cublas_options program configure time_on_gpu step_on_gpu \
+  on_machine step_on_machine peers stage_machine stage_build stage_tests stage_sanitize stage_ops stage_ranks stage_steps stage_peers

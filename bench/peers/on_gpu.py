@@ -5,6 +5,7 @@ for is listed."""
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import time
 
@@ -16,14 +17,18 @@ from interleave import Clocks, Ours, Timer, compared, spread
 
 ROUNDS = 2
 CASE_SECONDS, STEP_SECONDS = 0.25, 2.0
+SELECTED_CASE_SECONDS = 0.1  # with --ops
 OPS_SHARE = 0.6  # fraction of the time; training steps get the rest
 LEAST_FOR_A_STEP = 20  # in seconds; a step benchmark is not started with less
-# Model, sequence length, sequences, recompute; the most important first. Both systems are in memory at the same time, for
-# which 80 GB suffice with half of the sequences.
-STEPS = [("qwen2.5-1.5b", 4096, 4, False), ("qwen2.5-0.5b", 1024, 16, False), ("llama3-8b-4-layers", 4096, 2, False),
-         ("qwen2.5-0.5b", 8192, 2, False), ("qwen2.5-1.5b", 1024, 16, False), ("llama3-8b-4-layers", 8192, 1, False),
-         ("qwen2.5-0.5b", 4096, 4, False), ("qwen2.5-1.5b", 8192, 2, False), ("llama3-8b-4-layers", 1024, 8, False)]
-SMALL_STEPS = [("tiny", 16, 2, False)]
+# Model, sequence length, sequences, micro-steps, recompute; the most important first. 16 micro-steps of 32 x 1024 tokens are
+# the protocol of LLM.Q. Both systems are in memory at the same time, for which 80 GB suffice with half of the sequences.
+STEPS = [("qwen2.5-1.5b", 4096, 4, 1, False), ("qwen2.5-0.5b", 1024, 16, 1, False), ("qwen2.5-0.5b", 1024, 32, 16, False),
+         ("llama3-8b-4-layers", 4096, 2, 1, False), ("qwen2.5-0.5b", 8192, 2, 1, False), ("qwen2.5-1.5b", 1024, 16, 1, False),
+         ("llama3-8b-4-layers", 8192, 1, 1, False), ("qwen2.5-0.5b", 4096, 4, 1, False), ("qwen2.5-1.5b", 8192, 2, 1, False),
+         ("llama3-8b-4-layers", 1024, 8, 1, False)]
+SMALL_STEPS = [("tiny", 16, 2, 1, False), ("tiny", 16, 2, 3, False)]
+# How the step of torch_llama.py differs from ours.
+STEP_PEER = "bf16 gradients, no fixed order in attention"
 SMALL_OPS = ["rmsnorm_forward 512 x 2048 bf16", "rmsnorm_backward 512 x 2048 dx+= bf16", "cross_entropy_backward 4 x 32768 bf16",
              "attention_backward 70 x 2/1 x 256 causal bf16", "adamw 65536 bf16"]
 
@@ -56,6 +61,9 @@ class Report:
             print(f"{name:<52} {mine['seconds'] * 1e3:9.3f} {mine['rate']:8.1f} {of['seconds'] * 1e3:9.3f} {of['rate']:8.1f}  "
                   f"{result['unit']:<8} {ratio['median']:9.2f}  {ratio['least']:.2f}..{ratio['most']:.2f}   "
                   f"{result['clocks'].get('sm_mhz', 0):6.0f}  {peer}", flush=True)
+            if "rate_without_update" in of:
+                print(f"{'  without the update':<52} {'':>9} {mine['rate_without_update']:8.1f} {'':>9} "
+                      f"{of['rate_without_update']:8.1f}  {result['unit']:<8}", flush=True)
         for peer, why in result.get("failed", {}).items():
             print(f"{name:<52} {peer}: {why}", flush=True)
         self.write()
@@ -95,17 +103,27 @@ def time_op(ours, label, o):
             return {"failed": {"ours": json.dumps(details[-1].get("accuracy", details[-1].get("skipped")))}}
         mine.append(details[-1]["seconds"]["median"])
         for name, call in calls.items():
-            theirs[name].append(timer.spread(call, CASE_SECONDS)["median"])
+            theirs[name].append(timer.spread(call, o.case_seconds)["median"])
     ours_last = details[-1]
     work, unit = (ours_last["flops"] * 1e-12, "TFLOP/s") if ours_last["bound"] == "matrix" else (ours_last["bytes"] * 1e-9, "GB/s")
     return {**with_rates(compared(mine, theirs), work, unit), "failed": failed, "ours_in_full": details}
 
 
+def labels_of(o, device):
+    return subprocess.run([o.bench, "--list", *device], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def time_ops(report, o, end):
     device = ["--device", o.device] + (["--small"] if o.device == "cpu" else [])
-    labels = subprocess.run([o.bench, "--list", *device], check=True, capture_output=True, text=True).stdout.splitlines()
-    wanted = [label for label in SMALL_OPS if label in labels] if o.device == "cpu" else torch_ops.ordered(labels)
-    with Ours([o.bench, "--serve", "--seconds", str(CASE_SECONDS), *device]) as ours:
+    labels = labels_of(o, device)
+    patterns = [o.ops] if o.ops else torch_ops.PATTERNS
+    wanted = torch_ops.ordered(labels_of(o, ["--device", "cuda"]), patterns)  # also in a dry run, to check the pattern
+    if not wanted:
+        raise SystemExit(f"on_gpu.py: no case of bench matches {o.ops}")
+    if o.device == "cpu":
+        ops = {label.split(" ")[0] for label in wanted}
+        wanted = [label for label in SMALL_OPS if label in labels and label.split(" ")[0] in ops]
+    with Ours([o.bench, "--serve", "--seconds", str(o.case_seconds), *device]) as ours:
         report.content["ours"] = ours.head
         for i, label in enumerate(wanted):
             if time.monotonic() > end:
@@ -122,41 +140,49 @@ def time_ops(report, o, end):
                 torch.cuda.empty_cache()  # for our process
 
 
-def time_step(model, length, batch, recompute, o):
+def time_step(model, length, batch, micro_steps, recompute, o):
     seconds = STEP_SECONDS if o.device == "cuda" else 0.1
     command = [o.bench, "--step", "bf16", "--serve", "--device", o.device, "--model", model, "--seq", str(length), "--batch",
-               str(batch), "--seconds", str(seconds)] + ["--recompute"] * recompute + ["--small"] * (o.device == "cpu")
-    mine, theirs, details = [], [], []
+               str(batch), "--micro-steps", str(micro_steps), "--seconds", str(seconds)] + \
+        ["--train.recompute=true"] * recompute + ["--small"] * (o.device == "cpu")
+    mine, theirs, updates, details = [], [], [], []
     with Ours(command) as ours:
-        training = torch_llama.Training(model, length, batch, recompute, o.device)
+        training = torch_llama.Training(model, length, batch, micro_steps, recompute, o.device)
         training.seconds(0)  # compiles
         for _ in range(ROUNDS):
             details.append(ours.ask("go on"))
             mine.append(details[-1]["seconds"]["median"])
-            theirs.append(spread(training.seconds(seconds))["median"])
-    result = with_rates(compared(mine, {"blocks compiled" if o.device == "cuda" else "eager": theirs}), batch * length * 1e-3,
-                        "ktok/s")
+            steps, of_steps = training.seconds(seconds)
+            theirs.append(spread(steps)["median"])
+            updates += of_steps
+    ktokens = batch * length * micro_steps * 1e-3
+    peer = ("blocks compiled, " if o.device == "cuda" else "eager, ") + STEP_PEER
+    result = with_rates(compared(mine, {peer: theirs}), ktokens, "ktok/s")
+    for of, update in ((result["ours"], statistics.median(each["update_seconds"] for each in details)),
+                       (result["peers"][peer], statistics.median(updates))):
+        of["update_seconds"], of["rate_without_update"] = update, ktokens / (of["seconds"] - update)
     for of in (result["ours"], *result["peers"].values()):
         for way in ("full", "causal"):
             of["mfu_" + way] = details[-1]["operations_" + way] / of["seconds"] / details[-1]["matrix_rate"]
     return {**result, "ours_in_full": details, "peer_loss": training.loss}
 
 
-def name_of(model, length, batch, recompute):
-    return f"step {model}, {batch} x {length} tokens{', recomputed' if recompute else ''}"
+def name_of(model, length, batch, micro_steps, recompute):
+    return f"step {model}, {batch} x {length} tokens{f' x {micro_steps}' if micro_steps > 1 else ''}" \
+           f"{', recomputed' if recompute else ''}"
 
 
 def time_steps(report, o, end):
     steps = STEPS if o.device == "cuda" else SMALL_STEPS
     if o.device == "cuda" and torch.cuda.mem_get_info()[1] < 100e9:
-        steps = [(model, length, max(1, batch // 2), recompute) for model, length, batch, recompute in STEPS]
-    for i, (model, length, batch, recompute) in enumerate(steps):
-        name = name_of(model, length, batch, recompute)
+        steps = [(model, length, max(1, batch // 2), *others) for model, length, batch, *others in STEPS]
+    for i, step in enumerate(steps):
+        name = name_of(*step)
         began = time.monotonic()
         if end - began < LEAST_FOR_A_STEP:
             return report.not_run([name_of(*step) for step in steps[i:]], "no time was left")
         try:
-            result = time_step(model, length, batch, recompute, o)
+            result = time_step(*step, o)
         except (RuntimeError, torch.cuda.OutOfMemoryError) as error:  # exceeding the memory is a result
             result = {"failed": {"step": reason(error)}}
         report.add("steps", name, result, began)
@@ -170,14 +196,17 @@ def main():
     parser.add_argument("--bench", required=True, help="path of the bench program")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="device (default: %(default)s); cpu uses small shapes, for a quick test")
     parser.add_argument("--seconds", type=float, default=300, help="total time (default: %(default)s)")
+    parser.add_argument("--ops", metavar="REGEX", help="only the ops whose labels in bench --list match, and no steps")
     parser.add_argument("--json", metavar="FILE")
     o = parser.parse_args()
+    o.case_seconds = SELECTED_CASE_SECONDS if o.ops else CASE_SECONDS
     if o.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no GPU; --device cpu runs without one")
     began, report = time.monotonic(), Report(o)
     try:
-        time_ops(report, o, began + OPS_SHARE * o.seconds)
-        time_steps(report, o, began + o.seconds)
+        time_ops(report, o, began + (1 if o.ops else OPS_SHARE) * o.seconds)
+        if not o.ops:
+            time_steps(report, o, began + o.seconds)
     finally:
         report.clocks.stop()
 

@@ -92,10 +92,10 @@ class Llama(nn.Module):
 
 
 class Training:
-    def __init__(self, model, length, batch, recompute, device):
+    def __init__(self, model, length, batch, micro_steps, recompute, device):
         torch.manual_seed(1)
         shape = SHAPES[model]
-        self.device, self.tokens = device, batch * length
+        self.device, self.micro_steps = device, micro_steps
         with torch.device(device):
             self.model = Llama(shape, length, recompute, device)
             # u^3 over the vocabulary, as in the bench, so that the loss can decrease.
@@ -109,26 +109,47 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=1e-4, fused=True)
         self.number = 0
 
+    def now(self):
+        """A moment on the device, for seconds_between()."""
+        if self.device != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds_between(self, begin, end):
+        return begin.elapsed_time(end) * 1e-3 if self.device == "cuda" else end - begin
+
     def step(self):
-        tokens = self.batches[self.number % len(self.batches)]
-        self.number += 1
-        loss = self.model(tokens[:, :-1], tokens[:, 1:])
-        loss.backward()
+        for _ in range(self.micro_steps):
+            tokens = self.batches[self.number % len(self.batches)]
+            self.number += 1
+            loss = self.model(tokens[:, :-1], tokens[:, 1:])
+            (loss / self.micro_steps).backward()
+        begin = self.now()
+        self.update()
+        end = self.now()
+        value = loss.item()  # waits for the device
+        self.update_seconds = self.seconds_between(begin, end)
+        return value
+
+    def update(self):
         nn.utils.clip_grad_norm_(self.weights, 1.0)
         for master, p in zip(self.masters, self.weights):
             master.grad, p.grad = p.grad.float(), None
         self.optimizer.step()
         with torch.no_grad():
             torch._foreach_copy_(self.weights, self.masters)
-        return loss.item()  # waits for the device
 
     def seconds(self, limit):
-        """The times of about `seconds` of steps. The first call starts with two warm-up steps."""
-        while self.number < 2:
+        """The times of about `limit` seconds of steps, at least five, or two if they are long, and of their updates. The first
+        call starts with two warm-up steps."""
+        while self.number < 2 * self.micro_steps:
             self.step()
-        steps, end = [], time.monotonic() + limit
-        while len(steps) < 5 or time.monotonic() < end:
+        steps, updates, began = [], [], time.monotonic()
+        while time.monotonic() < began + limit or (len(steps) < 5 and time.monotonic() < began + 2 * limit) or len(steps) < 2:
             begin = time.perf_counter()
             self.loss = self.step()
             steps.append(time.perf_counter() - begin)
-        return steps
+            updates.append(self.update_seconds)
+        return steps, updates

@@ -19,10 +19,10 @@ PATTERNS = [r"attention_\w+ (16384|4\*4096) x 16/16 x 128 causal bf16", r"gemm (
             r"attention_\w+ .* bf16"]
 
 
-def ordered(labels):
-    """The cases that have a peer, the most important first."""
+def ordered(labels, patterns):
+    """The cases that have a peer and match a pattern, those of the first pattern first."""
     first = {}
-    for pattern in PATTERNS:
+    for pattern in patterns:
         for label in labels:
             if re.fullmatch(pattern, label) and "window" not in label and "+" not in label.replace("+=", ""):
                 first.setdefault(label)
@@ -61,8 +61,20 @@ def backward_of(forward, make, grads_of, device):
                     with_graph, device)
 
 
+def deterministic(make):
+    """The call in PyTorch's deterministic mode, in which a back end that has no such algorithm refuses it."""
+    def in_mode(call):
+        torch.use_deterministic_algorithms(True)
+        try:
+            return call()
+        finally:
+            torch.use_deterministic_algorithms(False)
+    call = in_mode(make)
+    return lambda: in_mode(call)
+
+
 def attention(op, shape, dtype, device):
-    rows, heads, head_dim, mask = re.fullmatch(r"(\S+) x (\S+) x (\d+) (causal|full)(?: packed)?", shape).groups()
+    rows, heads, head_dim, mask = re.match(r"(\S+) x (\S+) x (\d+) (causal|full)", shape).groups()
     batch, length = map(int, rows.split("*")) if "*" in rows else (1, int(rows))
     query_heads, key_heads = map(int, heads.split("/"))
     shapes = [(batch, h, length, int(head_dim)) for h in (query_heads, key_heads, key_heads)]
@@ -80,7 +92,11 @@ def attention(op, shape, dtype, device):
         {"CPU": [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]}
     for name, backend in backends.items():
         f = forward_by(backend)
-        yield f"SDPA {name}", lambda f=f: backward_of(f, make, lambda a: a, device) if backward else Rotation(f, make, device)
+        if not backward:
+            yield f"SDPA {name}", lambda f=f: Rotation(f, make, device)
+            continue
+        yield f"SDPA {name}", lambda f=f: backward_of(f, make, lambda a: a, device)
+        yield f"SDPA {name}, deterministic", lambda f=f: deterministic(lambda: backward_of(f, make, lambda a: a, device))
 
 
 def gemm(_, shape, dtype, device):

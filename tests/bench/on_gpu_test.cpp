@@ -162,6 +162,47 @@ TEST_CASE("a dry run without a GPU passes all stages and reports what is missing
   CHECK(text_of("results/machine.txt").find("commit: none\n") != std::string::npos);
 }
 
+TEST_CASE("a dry run of the stages of speed checks the commands of every stage") {
+  if (*kSanitizer != '\0') return test::skip("programs with a sanitizer are too slow");
+  const Finished run = run_command(on_gpu("--dry --suite speed --commit none --out speed --only "
+                                          "attention,traces,variants,losses,adapters,races,counters "
+                                          "--build \"$(dirname @bench)/..\""),
+                                   300);
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string report = text_of("speed/README.md");
+  CAPTURE(report);
+  CHECK(missing_from(report, {"| rivals | missing: not run", "bench --device cuda --seconds 0.1 --rounds 3",
+                              "attention_backward 16*1024 x 14/2 x 64 causal bf16",
+                              "bench --device cuda --repeat 1000 attention_backward",
+                              "qwen2.5-0.5b, bf16, 32 x 1024 tokens x 16: 494032768 parameters",
+                              "head_loss_backward 16384 x 1536 to 151936 by 1024", "--quant.base=nf4"}) ==
+        "");
+  const Finished broken = run_command(
+      str("cp -r '", kSourceDir,
+          "/bench' . && sed -i s/--rounds/--turns/ bench/gpu/speed.sh && bench/on_gpu --dry --suite speed ",
+          "--commit none --out broken --only attention --build \"$(dirname @bench)/..\""));
+  CHECK(broken.exit_code == 1);
+  CHECK(text_of("broken/README.md").find("| attention | failed: exit code 1") != std::string::npos);
+}
+
+TEST_CASE("a dry run of the stages of speed and of several GPUs passes" * doctest::test_suite("nightly") *
+          doctest::skip()) {
+  const auto report = [](const std::string& stages) {
+    const Finished run = run_command(
+        on_gpu(str("--dry ", stages, " --commit none --out all --build \"$(dirname @bench)/..\"")), 900);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    return text_of("all/README.md");
+  };
+  if (kCublasBuilt)
+    CHECK(missing_from(report("--suite speed"),
+                       {"| attention | passed", "fp8_block_product 8192 x 28672 x 4096"}) == "");
+  const std::string several = report("--gpus 4");
+  CAPTURE(several);
+  CHECK(missing_from(several, {"| llama | passed", "collectives hold on 4 ranks", "one hash of 9 runs",
+                               "rank 3: compute waits", "2 ranks of a host exchange, then the 2 hosts",
+                               "one hash of 2 runs"}) == "");
+}
+
 TEST_CASE("a stage that timed out or was not selected is reported as missing, and the others are kept") {
   const std::string to = "--dry --commit none --out partial --build \"$(dirname @bench)/..\" ";
   CHECK(run_command(on_gpu(to + "--only machine")).exit_code == 0);
@@ -176,6 +217,9 @@ TEST_CASE("a stage that timed out or was not selected is reported as missing, an
 TEST_CASE("bench/on_gpu reports a wrong argument and the valid values") {
   const auto said = [](const std::string& options) { return run_command(on_gpu(options)).output; };
   CHECK(said("--only fast").find("there is no stage fast; there are: machine build") != std::string::npos);
+  CHECK(said("--suite slow").find("--suite is slow, must be first or speed") != std::string::npos);
+  CHECK(said("--gpus 9").find("--gpus is 9, must be 2 to 8") != std::string::npos);
+  CHECK(said("--package here").find("--package is for --suite speed and for --gpus") != std::string::npos);
   CHECK(said("--deps").find("--deps needs a value") != std::string::npos);
   CHECK(said("--deps nowhere").find("nowhere; bench/gather_deps fills one") != std::string::npos);
   CHECK(said("--dry --build nowhere").find("bin/bench is missing") != std::string::npos);
