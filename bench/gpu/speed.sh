@@ -66,8 +66,8 @@ stage_products() {
   time_on_gpu --detail --seconds 0.2 --json "$OUT/head-products.json" 'gemm ' bf16 aligned '50257|50264'
   time_on_gpu --detail --seconds 0.1 --json "$OUT/fp8.json" fp8_product bf16 || status=1
   time_on_gpu --detail --seconds 0.1 --json "$OUT/fp8-blocks.json" fp8_block_product bf16 || status=1
+  [ $status -eq 0 ] || return 1
   on_machine --detail --tuned --seconds 0.01 'fp8_product|fp8_block_product'
-  return $status
 }
 
 stage_losses() {
