@@ -187,6 +187,13 @@ inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream
 // The number of thread blocks for n elements, `each` a block.
 inline unsigned blocks_for(int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); }
 
+// Allows a kernel this much dynamic shared memory; with more than 48 KiB in all it must be called before.
+template <class... Arguments>
+void allow_shared_bytes(void (*kernel)(Arguments...), int bytes) {
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+             "cudaFuncSetAttribute");
+}
+
 // Throws an Error if the launch failed; follows every <<<...>>>.
 inline void check_launch(const Stream& stream, const char* kernel,
                          std::source_location where = std::source_location::current()) {

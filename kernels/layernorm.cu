@@ -1,7 +1,7 @@
-// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same tiles, limit and
-// registers. The forward pass sums x and then (x - mean)^2 over the row in registers; it reads w and b for
-// each row, from the L1 cache. The backward pass adds up two sums by one barrier. Its sums of db take the
-// registers of the next row; the other block of the SM hides the latency. In a partial row db follows dw.
+// LayerNorm on the GPU, by the loop over rows of RMSNorm (rmsnorm.cu), with the same tiles, limit, registers
+// and copies. Both passes read w, and the forward pass b, for each row, from the L1 cache. The forward pass
+// sums x and then (x - mean)^2 over the row in registers. The backward pass adds up two sums by one barrier.
+// In a partial row db follows dw.
 
 #include "kernels/layernorm.h"
 #include "kernels/norm_types.h"
@@ -76,14 +76,19 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
   const W* w = static_cast<const W*>(p.w);
   float* partial = p.partials ? p.partials + static_cast<int64_t>(blockIdx.x) * 2 * C : nullptr;
   BlockSums<N, kPacks, kWide> dw{partial, C}, db{partial ? partial + C : nullptr, C};
-  auto weight = Part::load(w, 0, C);
-  for_each_row(rows, [&](int row, int, int turn) {
-    RowInputs<T, Part> in;
-    if (!kWide) in.load(p.x, p.dy, row, rows, 0, C);
-    const float mean = row < rows ? p.mean[row] : 0.0f, rstd = row < rows ? p.rstd[row] : 0.0f;
+  const auto terms_of = [&](int row) {
+    return row < rows ? make_float2(p.mean[row], p.rstd[row]) : make_float2(0.0f, 0.0f);
+  };
+  float2 next_terms = terms_of(first_row());
+  BackwardRow<T, N, kPacks, kWide> in(p.x, p.dy, p.accumulate_dx ? p.dx : nullptr, rows, C);
+  for_each_row(rows, [&](int row, int next_row, int turn) {
+    if (!kWide) in.take_x_dy(row, 0, turn);
+    const float mean = next_terms.x, rstd = next_terms.y;
+    next_terms = terms_of(next_row);
     typename Part::Floats xhat, dxhat;
     const auto compute = [&](int slab) {
-      if (kWide) in.load(p.x, p.dy, row, rows, slab, C), weight = Part::load(w, slab, C);
+      if (kWide) in.take_x_dy(row, slab, turn);
+      const auto weight = Part::load(w, slab, C);
       Part::for_each_element([&](int k, int j) {
         xhat[k][j] = (in.x(k, j) - mean) * rstd;
         dxhat[k][j] = in.dy(k, j) * weight(k, j);
@@ -108,14 +113,13 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
     const float mean_dot = sums.value[1] / static_cast<float>(C);
     Part::for_each_slab(C, [&](int slab) {
       if (kWide) compute(slab);
-      T* dx = static_cast<T*>(p.dx) + static_cast<int64_t>(row) * C;
-      const auto before = Part::load(dx, slab, C, p.accumulate_dx && row < rows);
+      in.take_dx(row, slab, turn);
       typename Part::Floats gradient;
       Part::for_each_element([&](int k, int j) {
         gradient[k][j] = rstd * (dxhat[k][j] - mean_dxhat - xhat[k][j] * mean_dot);
-        if (p.accumulate_dx) gradient[k][j] += before(k, j);
+        if (p.accumulate_dx) gradient[k][j] += in.dx(k, j);
       });
-      if (row < rows) Part::store(dx, slab, C, gradient);
+      if (row < rows) Part::store(static_cast<T*>(p.dx) + static_cast<int64_t>(row) * C, slab, C, gradient);
     });
   });
   dw.finish();
@@ -153,9 +157,11 @@ void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
     visit_row_grid<T, 1>(rows, C, packable<T>(C, a.x.data, a.dx.data, a.dy.data, a.w.data, partials.data),
                          partials.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
-                           layernorm_backward_kernel<T, W, N, kPacks, kWide>
-                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
-                                                                                static_cast<int>(C));
+                           constexpr int kShared = BackwardRow<T, N, kPacks, kWide>::kSharedBytes;
+                           const auto kernel = layernorm_backward_kernel<T, W, N, kPacks, kWide>;
+                           allow_shared_bytes(kernel, kShared);
+                           kernel<<<grid.blocks, grid.block, kShared, native(stream)>>>(
+                               p, static_cast<int>(rows), static_cast<int>(C));
                            check_launch(stream, "layernorm_backward");
                            if (p.partials)
                              add_partials<N>(stream, "layernorm_backward: add_partials", totals, partials,

@@ -1,13 +1,16 @@
 // RMSNorm on the GPU. Memory bandwidth limits it: each row is read and written once. The threads that share a
-// row (row_blocks.cuh) keep it and their columns of w in registers. They load the next row before they add up
-// the sums of this one, so that loads are in flight during the barrier. They load an addend only where they
-// add it, as no registers are left before. Rows that no block can keep are read and computed twice.
+// row (row_blocks.cuh) keep it and their columns of w in registers. In the forward pass they load the next row
+// before they add up the sums of this one, so that loads are in flight during the barrier. They load an addend
+// only where they add it, as no registers are left before. In the backward pass copies to shared memory run
+// two rows ahead, and rstd is loaded one row ahead, so no thread waits for a load that it has just issued.
+// Rows that no block can keep are read and computed twice.
 //
 // The tile of a block of 512 threads is 1024 packs of 16 bytes in the forward pass and 512 in the backward
-// pass. With 64 registers for bf16 on sm_90 and 16.3 KiB, two blocks fit on an SM, with 32 KiB of the next
-// rows in flight; an H200 needs 4.8 TB/s * 0.8 us / 132 = 29 KiB. Longer rows of a backward pass have two
-// packs a thread, 118 registers and one block. The next limit is the rate of instructions, so xhat and dxhat
-// stay in registers: a row of 4096 bf16 takes 1120 cycles of instructions and 1600 of memory traffic.
+// pass. With 64 registers for bf16 on sm_90, two blocks fit on an SM, with 32 KiB of the next rows in flight;
+// an H200 needs 4.8 TB/s * 0.8 us / 132 = 29 KiB. In the backward pass a block has 64 KiB of shared memory,
+// and up to 96 KiB are in flight. Longer rows of a backward pass have two packs a thread and one block. The
+// next limit is the rate of instructions, so xhat and dxhat stay in registers: a row of 4096 bf16 takes 1120
+// cycles of instructions and 1600 of memory traffic.
 
 #include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"
@@ -79,15 +82,17 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
   const W* w = static_cast<const W*>(p.w);
   BlockSums<N, kPacks, kWide> dw{p.partial_dw ? p.partial_dw + static_cast<int64_t>(blockIdx.x) * C : nullptr,
                                  C};
+  const auto rstd_of = [&](int row) { return row < rows ? p.rstd[row] : 0.0f; };
   auto weight = Part::load(w, 0, C);
-  RowInputs<T, Part> in, next;
-  in.load(p.x, p.dy, first_row(), rows, 0, C);
+  float next_rstd = rstd_of(first_row());
+  BackwardRow<T, N, kPacks, kWide> in(p.x, p.dy, p.accumulate_dx ? p.dx : nullptr, rows, C);
   for_each_row(rows, [&](int row, int next_row, int turn) {
-    next.load(p.x, p.dy, kWide ? rows : next_row, rows, 0, C);
-    const float rstd = row < rows ? p.rstd[row] : 0.0f;
+    if (!kWide) in.take_x_dy(row, 0, turn);
+    const float rstd = next_rstd;
+    next_rstd = rstd_of(next_row);
     typename Part::Floats xhat, dxhat;
     const auto compute = [&](int slab) {
-      if (kWide) in.load(p.x, p.dy, row, rows, slab, C), weight = Part::load(w, slab, C);
+      if (kWide) in.take_x_dy(row, slab, turn), weight = Part::load(w, slab, C);
       Part::for_each_element([&](int k, int j) {
         xhat[k][j] = in.x(k, j) * rstd;
         dxhat[k][j] = in.dy(k, j) * (weight(k, j) + p.offset);
@@ -117,16 +122,14 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
     const float mean = dot.value[0] / static_cast<float>(C);
     Part::for_each_slab(C, [&](int slab) {
       if (kWide) compute(slab);
-      T* dx = static_cast<T*>(p.dx) + static_cast<int64_t>(row) * C;
-      const auto before = Part::load(dx, slab, C, p.accumulate_dx && row < rows);
+      in.take_dx(row, slab, turn);
       typename Part::Floats gradient;
       Part::for_each_element([&](int k, int j) {
         gradient[k][j] = rstd * (dxhat[k][j] - xhat[k][j] * mean);
-        if (p.accumulate_dx) gradient[k][j] += before(k, j);
+        if (p.accumulate_dx) gradient[k][j] += in.dx(k, j);
       });
-      if (row < rows) Part::store(dx, slab, C, gradient);
+      if (row < rows) Part::store(static_cast<T*>(p.dx) + static_cast<int64_t>(row) * C, slab, C, gradient);
     });
-    in = next;
   });
   dw.finish();
 }
@@ -156,16 +159,19 @@ void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& pa
                            a.accumulate_dx};
   const int64_t rows = a.x.rows(), C = a.x.shape[-1];
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
-    visit_row_grid<T, 1>(
-        rows, C, packable<T>(C, a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data),
-        partial_dw.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
-          rmsnorm_backward_kernel<T, W, N, kPacks, kWide><<<grid.blocks, grid.block, 0, native(stream)>>>(
-              p, static_cast<int>(rows), static_cast<int>(C));
-          check_launch(stream, "rmsnorm_backward");
-          if (!partial_dw.empty())
-            add_partials<N>(stream, "rmsnorm_backward: add_partials", {a.dw.as<float>(), nullptr}, partial_dw,
-                            grid.blocks, C, a.accumulate);
-        });
+    visit_row_grid<T, 1>(rows, C, packable<T>(C, a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data),
+                         partial_dw.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
+                           constexpr int kShared = BackwardRow<T, N, kPacks, kWide>::kSharedBytes;
+                           const auto kernel = rmsnorm_backward_kernel<T, W, N, kPacks, kWide>;
+                           allow_shared_bytes(kernel, kShared);
+                           kernel<<<grid.blocks, grid.block, kShared, native(stream)>>>(
+                               p, static_cast<int>(rows), static_cast<int>(C));
+                           check_launch(stream, "rmsnorm_backward");
+                           if (!partial_dw.empty())
+                             add_partials<N>(stream, "rmsnorm_backward: add_partials",
+                                             {a.dw.as<float>(), nullptr}, partial_dw, grid.blocks, C,
+                                             a.accumulate);
+                         });
   });
 }
 

@@ -133,33 +133,86 @@ struct RowPart {
   }
 };
 
-// This thread's columns of the inputs of a backward pass.
-template <class T, class Part>
-struct RowInputs {
-  typename Part::template Columns<T> x, dy;
-
-  __device__ void load(const void* x_rows, const void* dy_rows, int row, int rows, int slab, int C) {
-    const int64_t first = static_cast<int64_t>(row) * C;
-    x = Part::load(static_cast<const T*>(x_rows) + first, slab, C, row < rows);
-    dy = Part::load(static_cast<const T*>(dy_rows) + first, slab, C, row < rows);
-  }
-};
-
-// The first row that this thread shares.
+// The first row that this thread shares, and the distance to its next one.
 __device__ inline int first_row() { return static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y); }
+__device__ inline int row_stride() { return static_cast<int>(gridDim.x * blockDim.y); }
 
 // Calls body(row, next, turn) for the rows that this thread shares. `next` is the row of the following call,
 // and `turn` alternates between 0 and 1. The last rows may be past the end, as all threads of a block take
 // part in its barriers.
 template <class Body>
 __device__ inline void for_each_row(int rows, Body body) {
-  const int stride = static_cast<int>(gridDim.x * blockDim.y);
   int turn = 0;
-  for (int row = first_row(); row - static_cast<int>(threadIdx.y) < rows; row += stride) {
-    body(row, row + stride, turn);
+  for (int row = first_row(); row - static_cast<int>(threadIdx.y) < rows; row += row_stride()) {
+    body(row, row + row_stride(), turn);
     turn ^= 1;
   }
 }
+
+// This thread's columns of a row of the inputs of a norm's backward pass: x, dy, and dx if it accumulates. An
+// input that is null is zero, and so are rows past the end. Copies to shared memory run kAhead rows ahead; a
+// thread copies only what it reads itself, so they need no barrier. Elements that are not in packs, and the
+// slabs of wide rows, are loaded when they are taken.
+template <class T, int N, int kPacks, bool kWide>
+class BackwardRow {
+ public:
+  using Part = RowPart<N, kPacks, kWide>;
+  static constexpr bool kCopies = !kWide && N > 1;
+  static constexpr int kAhead = 2, kInputs = 3;
+  static constexpr int kSharedBytes = kCopies ? kAhead * kInputs * kPacks * kRowThreads * 16 : 0;
+
+  typename Part::template Columns<T> x, dy, dx;
+
+  __device__ BackwardRow(const void* x_rows, const void* dy_rows, const void* dx_rows, int rows, int C)
+      : rows_(rows), C_(C), inputs_{x_rows, dy_rows, dx_rows} {
+    if constexpr (kCopies)
+      for (int turn = 0; turn < kAhead; ++turn) {
+        for (int input = 0; input < kInputs; ++input) copy(input, first_row() + turn * row_stride(), turn);
+        commit_copies();
+      }
+  }
+
+  // Takes x and dy, or their columns in a slab, and then dx. In place of a row that is taken, the copy of the
+  // one kAhead rows later starts.
+  __device__ void take_x_dy(int row, int slab, int turn) {
+    if constexpr (kCopies) wait_for_copies<kAhead - 1>();
+    take(x, 0, row, slab, turn);
+    take(dy, 1, row, slab, turn);
+  }
+  __device__ void take_dx(int row, int slab, int turn) {
+    take(dx, 2, row, slab, turn);
+    if constexpr (kCopies) commit_copies();
+  }
+
+ private:
+  __device__ const T* row_of(int input, int row) const {
+    return static_cast<const T*>(inputs_[input]) + static_cast<int64_t>(row) * C_;
+  }
+  // Where this thread keeps a pack of an input. `turn` alternates with its rows.
+  __device__ static T* place(int turn, int input, int k) {
+    extern __shared__ uint4 copies[];
+    const int index = (turn * kInputs + input) * kPacks + k;
+    const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+    return reinterpret_cast<T*>(copies + index * kRowThreads + thread);
+  }
+  __device__ void copy(int input, int row, int turn) const {
+    for (int k = 0; k < kPacks; ++k)
+      copy_async(shared_address(place(turn, input, k)), row_of(input, row) + Part::column(0, k),
+                 inputs_[input] && row < rows_ && Part::column(0, k) < C_);
+  }
+  __device__ void take(typename Part::template Columns<T>& columns, int input, int row, int slab,
+                       int turn) const {
+    if constexpr (kCopies) {
+      for (int k = 0; k < kPacks; ++k) columns.pack[k] = RowPack<T, N>::load(place(turn, input, k));
+      copy(input, row + kAhead * row_stride(), turn);
+    } else {
+      columns = Part::template load<T>(row_of(input, row), slab, C_, inputs_[input] && row < rows_);
+    }
+  }
+
+  int rows_, C_;
+  const void* inputs_[kInputs];
+};
 
 // Sums over the threads that share a row, of kCount values at a time, with one barrier each: a tree over the
 // lanes of a warp, then the sums of the row's warps in order.
@@ -290,11 +343,12 @@ struct BlockSums {
 };
 
 inline constexpr int kTotalColumns = kWarp, kTotalRows = 16;  // threads of a block
+// Most partial rows that a thread adds.
+inline constexpr int kTotalEach = (static_cast<int>(kRowGridBlocks) + kTotalRows - 1) / kTotalRows;
 
 // The sums over `count` partial rows: C columns for `first`, and if rows have more, C columns for `second`; a
 // null total is not wanted. A block adds kTotalColumns columns: a thread adds every 16th row, then a tree in
-// 2 KiB of shared memory joins them. Latency limits it, about kRowGridBlocks / 16 loads in turn from the L2
-// cache.
+// 2 KiB of shared memory joins them. Latency limits it, so a thread loads all its values before it adds them.
 struct Totals {
   float *first, *second;
 };
@@ -304,12 +358,13 @@ __global__ void __launch_bounds__(kTotalColumns* kTotalRows)
   __shared__ float sums[kTotalRows][kTotalColumns];
   const int place = static_cast<int>(blockIdx.x) * kTotalColumns + static_cast<int>(threadIdx.x);
   float& sum = sums[threadIdx.y][threadIdx.x];
-  float mine = 0.0f;
-  if (place < stride)
-#pragma unroll 4
-    for (int row = static_cast<int>(threadIdx.y); row < count; row += kTotalRows)
-      mine += partials[static_cast<int64_t>(row) * stride + place];
-  sum = mine;
+  float value[kTotalEach];
+  for (int i = 0; i < kTotalEach; ++i) {
+    const int row = static_cast<int>(threadIdx.y) + i * kTotalRows;
+    value[i] = place < stride && row < count ? partials[static_cast<int64_t>(row) * stride + place] : 0.0f;
+  }
+  sum = 0.0f;
+  for (const float v : value) sum += v;
   for (int half = kTotalRows / 2; half > 0; half /= 2) {
     __syncthreads();
     if (static_cast<int>(threadIdx.y) < half) sum += sums[threadIdx.y + half][threadIdx.x];
