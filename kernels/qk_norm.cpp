@@ -210,8 +210,7 @@ void qk_norm_backward(Stream& stream, Arena& scratch, const QkNormBackward& a) {
                              token_stride(kOp, a.x_stride, a.x)};
   const ArenaScope scope(scratch);
   const bool wants_dw = !a.dwq.empty() || !a.dwk.empty(), on_gpu = stream.device().is_cuda();
-  const int64_t blocks =
-      on_gpu ? std::min(row_blocks(a.x.shape[0]), cuda::kQkNormBlocks) : row_blocks(a.x.shape[0]);
+  const int64_t blocks = partial_rows(stream.device(), a.x.shape[0]);
   const Tensor partial_dw = scratch.alloc(DType::f32, {blocks, wants_dw ? rows.q_width + rows.k_width : 0});
   if (plans(stream, kOp, a, a.x)) return;
   if (a.x.empty()) {

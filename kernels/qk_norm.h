@@ -60,14 +60,13 @@ struct QkRows {
   constexpr int64_t rows() const { return q_rows + k_rows; }
   constexpr bool is_q(int64_t row) const { return row < q_rows; }
   constexpr int64_t width(int64_t row) const { return is_q(row) ? q_width : k_width; }
+  constexpr int64_t widest() const { return q_width > k_width ? q_width : k_width; }
   constexpr int64_t column(int64_t row) const {
     return is_q(row) ? row * q_width : q_rows * q_width + (row - q_rows) * k_width;
   }
 };
 
 namespace cuda {
-inline constexpr int64_t kQkNormBlocks =
-    256;  // most thread blocks of a backward pass, and so most rows of partial_dw
 void qk_norm_forward(Stream& stream, const QkNormForward& a, const QkRows& rows);
 // partial_dw has blocks * (q_width + k_width) elements, or none if no dw is wanted.
 void qk_norm_backward(Stream& stream, const QkNormBackward& a, const QkRows& rows, int64_t blocks,
