@@ -44,27 +44,87 @@ void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   }
 }
 
-// The number of columns of the logits. On a GPU it is a multiple of 8, since products and losses of unaligned
-// rows are slow there, except with adapters, which expect rows of V.
+// The weight as products take it. On a GPU products are slow if an extent is not a multiple of 8, so the last
+// V % 8 rows are multiplied by themselves, as the first ones of `rest`, 8 rows whose others are zero. Logits
+// then have padding columns. With adapters, which expect rows of V logits, the weight stays whole.
+struct HeadWeight {
+  Tensor first;   // (V, C), or (V / 8 * 8, C)
+  Tensor rest{};  // (8, C), or empty
+
+  int64_t logit_columns() const { return first.shape[0] + (rest.empty() ? 0 : rest.shape[0]); }
+};
+
 template <class Args>
-int64_t logit_columns(const Stream& stream, const Args& a) {
-  const int64_t V = a.w.shape[0];
-  return stream.device().is_cuda() && !a.add_to_logits ? (V + 7) / 8 * 8 : V;
+HeadWeight split_weight(Stream& stream, Arena& scratch, const Args& a) {
+  constexpr int64_t kUnit = 8;
+  const int64_t V = a.w.shape[0], C = a.w.shape[1], rest = V % kUnit;
+  if (rest == 0 || !stream.device().is_cuda() || a.add_to_logits) return {a.w};
+  const HeadWeight w{a.w.slice(0, V - rest), scratch.alloc(a.w.dtype, {kUnit, C})};
+  copy(stream, w.rest.slice(0, rest), a.w.slice(V - rest, V));
+  zero(stream, w.rest.slice(rest, kUnit));
+  return w;
 }
 
-// Allocates logits whose padding columns are zero and whose other columns are uninitialized.
-Tensor alloc_logits(Stream& stream, Arena& scratch, int64_t rows, int64_t columns, int64_t V) {
-  const Tensor logits = scratch.alloc(DType::f32, {rows, columns});
-  if (columns == V) return logits;
+// Columns [begin, end) of a matrix whose rows stay where they are.
+Tensor columns_of(const Tensor& matrix, int64_t begin, int64_t end) {
+  return packed_columns(matrix, begin, {matrix.shape[0], end - begin});
+}
+
+// logits = x w^T
+void multiply_logits(Stream& stream, Arena& scratch, const Tensor& logits, const Tensor& x,
+                     const HeadWeight& w, bool tf32) {
+  const int64_t columns = logits.shape[1], first = w.first.shape[0];
+  const auto multiply = [&](int64_t begin, int64_t end, const Tensor& rows) {
+    gemm(stream, scratch,
+         {.c = columns_of(logits, begin, end),
+          .a = x,
+          .b = rows,
+          .transpose_b = true,
+          .tf32 = tf32,
+          .c_stride = columns});
+  };
+  multiply(0, first, w.first);
+  if (!w.rest.empty()) multiply(first, columns, w.rest);
+}
+
+// dw += or = dlogits^T x
+void multiply_dw(Stream& stream, Arena& scratch, const Tensor& dw, const Tensor& dlogits, const Tensor& x,
+                 const HeadWeight& w, bool accumulate, bool tf32) {
+  const int64_t V = dw.shape[0], first = w.first.shape[0];
+  const auto multiply = [&](int64_t begin, int64_t end) {
+    gemm(stream, scratch,
+         {.c = dw.slice(begin, end),
+          .a = columns_of(dlogits, begin, end),
+          .b = x,
+          .transpose_a = true,
+          .accumulate = accumulate,
+          .tf32 = tf32,
+          .a_stride = dlogits.shape[1]});
+  };
+  multiply(0, first);
+  if (first < V) multiply(first, V);
+}
+
+// dx = dlogits w. The two products of a split weight are added in fp32.
+void multiply_dx(Stream& stream, Arena& scratch, const Tensor& dx, const Tensor& dlogits, const HeadWeight& w,
+                 bool tf32) {
+  const int64_t columns = dlogits.shape[1], first = w.first.shape[0];
   const ArenaScope scope(scratch);
-  const Tensor zeros = scratch.alloc(DType::f32, {rows, columns - V});
-  zero(stream, zeros);
-  place(stream, {.y = logits, .x = zeros, .first = V});
-  return logits;
+  const Tensor sum = w.rest.empty() || dx.dtype == DType::f32 ? dx : scratch.alloc(DType::f32, dx.shape);
+  const auto multiply = [&](int64_t begin, int64_t end, const Tensor& rows) {
+    gemm(stream, scratch,
+         {.c = sum,
+          .a = columns_of(dlogits, begin, end),
+          .b = rows,
+          .accumulate = begin > 0,
+          .tf32 = tf32,
+          .a_stride = columns});
+  };
+  multiply(0, first, w.first);
+  if (w.rest.empty()) return;
+  multiply(first, columns, w.rest);
+  if (sum.dtype != dx.dtype) cast(stream, {.y = dx, .x = sum});
 }
-
-// The logits without padding columns; the row stride does not change.
-Tensor unpadded(const Tensor& logits, int64_t V) { return packed_columns(logits, 0, {logits.shape[0], V}); }
 
 // Tokens [begin, end) of a tensor with C elements per token.
 Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
@@ -77,22 +137,17 @@ Tensor tokens_of(const Tensor& t, int64_t begin, int64_t end) { return t.view({t
 void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
   check_head("head_loss_forward", a);
   if (a.x.empty()) return;
-  const int64_t V = a.w.shape[0], C = a.w.shape[1], columns = logit_columns(stream, a);
+  const int64_t C = a.w.shape[1];
   const ArenaScope scope(scratch);
-  const Tensor logits = alloc_logits(stream, scratch, chunk_of(a), columns, V);
+  const HeadWeight w = split_weight(stream, scratch, a);
+  const Tensor logits = scratch.alloc(DType::f32, {chunk_of(a), w.logit_columns()});
   // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
   check_targets(stream, a.targets, valid_vocab_of(a));
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
-    gemm(stream, scratch,
-         {.c = unpadded(chunk_logits, V),
-          .a = tokens_of(a.x, C, begin, end),
-          .b = a.w,
-          .transpose_b = true,
-          .tf32 = a.tf32,
-          .c_stride = columns});
-    if (a.add_to_logits)
-      a.add_to_logits({.first = begin, .x = tokens_of(a.x, C, begin, end), .logits = chunk_logits});
+    const Tensor x = tokens_of(a.x, C, begin, end);
+    multiply_logits(stream, scratch, chunk_logits, x, w, a.tf32);
+    if (a.add_to_logits) a.add_to_logits({.first = begin, .x = x, .logits = chunk_logits});
     if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
     cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
                                    .logits = chunk_logits,
@@ -111,10 +166,11 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     check_each("head_loss_backward", "gradient_weights", a.gradient_weights, DType::f32, a.x.rows(),
                "tokens");
   if (a.x.empty()) return;
-  const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a), columns = logit_columns(stream, a);
+  const int64_t C = a.w.shape[1], chunk = chunk_of(a);
   const ArenaScope scope(scratch);
-  const Tensor logits = alloc_logits(stream, scratch, chunk, columns, V);
-  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, columns});
+  const HeadWeight w = split_weight(stream, scratch, a);
+  const Tensor logits = scratch.alloc(DType::f32, {chunk, w.logit_columns()});
+  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, logits.shape);
   const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // never read
   // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
   check_targets(stream, a.targets, valid_vocab_of(a));
@@ -122,13 +178,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
     const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
     const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
-    gemm(stream, scratch,
-         {.c = unpadded(chunk_logits, V),
-          .a = x,
-          .b = a.w,
-          .transpose_b = true,
-          .tf32 = a.tf32,
-          .c_stride = columns});
+    multiply_logits(stream, scratch, chunk_logits, x, w, a.tf32);
     if (a.add_to_logits) a.add_to_logits(work);
     if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
     const Tensor loss = tokens_of(a.loss, begin, end), targets = tokens_of(a.targets, begin, end),
@@ -151,16 +201,8 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                             .softcap = a.softcap});
     // dw comes first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
-      gemm(stream, scratch,
-           {.c = a.dw,
-            .a = unpadded(chunk_dlogits, V),
-            .b = x,
-            .transpose_a = true,
-            .accumulate = a.accumulate || begin > 0,
-            .tf32 = a.tf32,
-            .a_stride = columns});
-    gemm(stream, scratch,
-         {.c = dx, .a = unpadded(chunk_dlogits, V), .b = a.w, .tf32 = a.tf32, .a_stride = columns});
+      multiply_dw(stream, scratch, a.dw, chunk_dlogits, x, w, a.accumulate || begin > 0, a.tf32);
+    multiply_dx(stream, scratch, dx, chunk_dlogits, w, a.tf32);
     if (a.add_to_gradients) a.add_to_gradients(work);
   });
 }

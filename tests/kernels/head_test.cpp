@@ -1,5 +1,9 @@
 #include "kernels/head.h"
 
+#include <array>
+#include <vector>
+
+#include "runtime/recording.h"
 #include "tests/golden.h"
 #include "tests/test.h"
 
@@ -141,6 +145,34 @@ TEST_CASE("the head holds the logits of a chunk: 4096 tokens by default, and no 
   CHECK(scratch_for(9000, 512) < 4096 * kLogits);
   CHECK(scratch_for(100, 0) == scratch_for(100, 100));
   CHECK(scratch_for(100, 512) == scratch_for(100, 100));
+}
+
+TEST_CASE("on a GPU the extents of the head's products are multiples of 8, but for the last rows of dw") {
+  constexpr int64_t N = 64, C = 32;
+  using Extents = std::array<int64_t, 3>;
+  const auto products_of = [&](int64_t V, DType dtype) {
+    const auto plain = [](DType type, Shape shape) { return Tensor{nullptr, type, shape, Device::cuda(0)}; };
+    Recording recording;
+    StreamSet planning(Device::cuda(0), {.planning = true, .recording = &recording});
+    Arena scratch("scratch", Device::cuda(0));
+    head_loss_backward(planning.add("compute"), scratch,
+                       {.dx = plain(dtype, {N, C}),
+                        .dw = plain(DType::f32, {V, C}),
+                        .loss = plain(DType::f32, {N}),
+                        .x = plain(dtype, {N, C}),
+                        .w = plain(dtype, {V, C}),
+                        .targets = plain(DType::i32, {N}),
+                        .target_weights = plain(DType::f32, {N})});
+    std::vector<Extents> products;
+    for (const OpCall& op : recording.ops())
+      if (op.name == "gemm") products.push_back({op.shape[0], op.shape[1], op.shape[2]});
+    return products;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CHECK(products_of(88, dtype) == std::vector<Extents>{{N, 88, C}, {88, C, N}, {N, C, 88}});
+    CHECK(products_of(90, dtype) ==
+          std::vector<Extents>{{N, 88, C}, {N, 8, C}, {88, C, N}, {2, C, N}, {N, C, 88}, {N, C, 8}});
+  }
 }
 
 TEST_CASE("the head reports a target outside the vocabulary with its token index and leaves dw unchanged") {
