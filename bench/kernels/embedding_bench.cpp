@@ -97,8 +97,10 @@ std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::vm)
     return {{64, 64, 2048, 0, true}, {64, 64, 1024, 64, true}, {65536, 65536, 8, 0, true}};
   if (scale == Scale::golden) return {{12, 7, 40, 5}};
-  return {{0, 3, 7},      {0, 4, 16, 3}, {1, 1, 1},      {5, 3, 7},     {9, 4, 16, 3},
-          {70, 6, 5, 70}, {2, 2, 131},   {3, 2, 130, 2}, {2100, 600, 1}};
+  std::vector<Sizes> all{{0, 3, 7},      {0, 4, 16, 3}, {1, 1, 1},      {5, 3, 7},     {9, 4, 16, 3},
+                         {70, 6, 5, 70}, {2, 2, 131},   {3, 2, 130, 2}, {2100, 600, 1}};
+  for (const Sizes& s : {Sizes{1000, 2, 72}, {700, 50, 8}}) all.push_back(s);  // frequent tokens
+  return all;
 }
 
 }  // namespace
