@@ -1,10 +1,12 @@
 #include "kernels/attention.h"
 
 #include <atomic>
+#include <optional>
 
 #include "build_config.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
+#include "kernels/attention_one_pass.h"
 #include "kernels/attention_sm90.h"
 #include "kernels/op.h"
 
@@ -116,8 +118,11 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   const ArenaScope scope(scratch);
   if (stream.device().is_cuda()) {
     const Tensor terms = scratch.alloc(DType::f32, {2, a.q.count, a.q.rows()});
+    std::optional<OnePassScratch> one_pass;
+    if (is_one_pass(a)) one_pass = OnePassScratch::take(scratch, a);
     if (stream.planning()) return;
-    if constexpr (kCudaBuilt) return cuda::attention_backward(stream, a, terms);
+    if constexpr (kCudaBuilt)
+      return cuda::attention_backward(stream, a, terms, one_pass ? &*one_pass : nullptr);
   }
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size(), rows = cpu::packed_rows(a.k.rows(), cpu::document_count(a.mask));
@@ -139,6 +144,18 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
 
 void use_attention_tier(AttentionTier tier) { tier_in_use = tier; }
 AttentionTier attention_tier() { return tier_in_use; }
+
+bool is_one_pass(const AttentionBackward& a) {
+  return attention_tier() == AttentionTier::one_pass && size_of(a.q.of.dtype) == 2 &&
+         is_one_pass_head(a.q.head_size()) && a.mask.causal && a.softcap == 0;
+}
+
+OnePassScratch OnePassScratch::take(Arena& scratch, const AttentionBackward& a) {
+  const int64_t Hq = a.q.count, D = a.q.head_size(), rows = a.q.rows();
+  const int64_t tiles = rows / one_pass_tile_rows(D) + cpu::document_count(a.mask);
+  return {.dq = scratch.alloc(DType::f32, {Hq, D > kOnePassColumns ? 2 : 1, rows, kOnePassColumns}),
+          .counts = scratch.alloc(DType::i32, {Hq * tiles * kOnePassHalves + 1})};
+}
 
 std::string describe_attention_tier(DType dtype, int64_t head_size) {
   if constexpr (kCudaBuilt)

@@ -79,9 +79,11 @@ struct AttentionBackward {
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a);
 void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
 
-// The kernels that attention uses on a GPU: the newest ones for its architecture, or, for comparisons, the
-// ones for sm_80 on every GPU.
-enum class AttentionTier { newest, sm_80 };
+// The kernels that attention uses on a GPU: the newest ones for its architecture; the same, but on sm_90 one
+// kernel for dq, dk and dv, where it supports the call (attention_one_pass.h); or, for comparisons, the ones
+// for sm_80 on every GPU. Only the one pass needs more scratch, for which the tier must be selected before
+// memory is planned.
+enum class AttentionTier { newest, one_pass, sm_80 };
 void use_attention_tier(AttentionTier tier);
 AttentionTier attention_tier();
 // The name of the architecture whose kernels run for heads of this type and size, such as "sm_90".
@@ -94,10 +96,13 @@ double min_bytes(const AttentionBackward& a);
 double flops(const AttentionForward& a);
 double flops(const AttentionBackward& a);
 
+struct OnePassScratch;
+
 namespace cuda {
 void attention_forward(Stream& stream, const AttentionForward& a);
-// `terms` is scratch, f32 (2, Hq, rows).
-void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms);
+// `terms` and `one_pass` are scratch: f32 (2, Hq, rows), and that of the one pass, if it is used.
+void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms,
+                        const OnePassScratch* one_pass);
 }  // namespace cuda
 
 }  // namespace flatshard

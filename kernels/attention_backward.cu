@@ -219,8 +219,11 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
 
 }  // namespace
 
-void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms) {
-  if (runs_on_sm90(a)) return attention_backward_sm90(stream, a, terms);
+void attention_backward(Stream& stream, const AttentionBackward& a, const Tensor& terms,
+                        const OnePassScratch* one_pass) {
+  if (runs_on_sm90(a))
+    return one_pass ? attention_one_pass_sm90(stream, a, terms, *one_pass)
+                    : attention_backward_sm90(stream, a, terms);
   const Mask mask = mask_of(a.mask, a.q, a.k);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const BackwardArguments<T> arguments = arguments_of<T>(a, mask, terms);

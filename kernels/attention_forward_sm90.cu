@@ -235,7 +235,7 @@ void launch_with(Stream& stream, const AttentionForward& a, const Mask& mask) {
 
 bool has_sm90() {
   int device = 0, major = 0;
-  return attention_tier() == AttentionTier::newest && cudaGetDevice(&device) == cudaSuccess &&
+  return attention_tier() != AttentionTier::sm_80 && cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
          major == 9;
 }

@@ -9,5 +9,8 @@ void attention_forward_sm90(Stream&, const AttentionForward&) { fail("this build
 void attention_backward_sm90(Stream&, const AttentionBackward&, const Tensor&) {
   fail("this build has no kernels for sm_90");
 }
+void attention_one_pass_sm90(Stream&, const AttentionBackward&, const Tensor&, const OnePassScratch&) {
+  fail("this build has no kernels for sm_90");
+}
 
 }  // namespace flatshard::cuda

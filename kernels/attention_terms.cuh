@@ -1,6 +1,6 @@
 #pragma once
-// The terms of each query that the backward pass of attention on a GPU needs beside q, o and do. The kernel
-// of dq, which runs first, computes them; the kernel of dk and dv reads them.
+// The terms of each query that the backward pass of attention on a GPU needs beside q, o and do. The first
+// kernel computes them; the kernel of dk and dv reads them.
 
 #include "kernels/attention_tile.cuh"
 
@@ -16,6 +16,11 @@ struct QueryTerms {
 inline QueryTerms query_terms(const Tensor& terms) {
   float* lse = terms.as<float>();
   return {lse, lse + terms.size() / 2};
+}
+
+// lse in base 2, as QueryTerms has it.
+__device__ inline float base_2_lse(float natural) {
+  return natural == -INFINITY ? INFINITY : natural * kLog2e;
 }
 
 // The dot product x y of a row, computed by four neighboring lanes that each handle every fourth chunk.
@@ -45,8 +50,7 @@ struct LaneTerms {
       const int64_t at = static_cast<int64_t>(block.head) * queries + block.own_row() + row;
       const bool exists = row < block.own_count();
       const float dot = row_dot(grad_o, o, exists ? block.own_row() + row : block.first_row, block.head);
-      const float natural = exists ? from[at] : -INFINITY;
-      lse[r] = natural == -INFINITY ? INFINITY : natural * kLog2e;
+      lse[r] = base_2_lse(exists ? from[at] : -INFINITY);
       delta[r] = exists ? dot : 0.0f;
       if (exists && threadIdx.x % 4 == 0) all.lse[at] = lse[r], all.delta[at] = delta[r];
     }

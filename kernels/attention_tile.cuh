@@ -150,22 +150,25 @@ __device__ inline void require_ascending(const Documents& documents) {
   require(WarpLanes::most(errors) == 0);
 }
 
-// The rows that a thread block owns: a block of a document's queries or keys. The grid is (heads, slots),
-// where slots beyond the limit of y continue in z. Every warp searches for its block.
+// The slot of a thread block in a grid of (heads, slots), where slots beyond the limit of y continue in z.
+__device__ inline int slot_in_grid() { return static_cast<int>(blockIdx.z * gridDim.y + blockIdx.y); }
+
+// The rows that a thread block owns: a block of a document's queries or keys. Every warp searches for its
+// block.
 struct OwnRows {
   Visible visible;
   Span rows;  // empty if the slot is empty
   int document;
   int first_row;  // first row of `rows` in the tensors
 
-  __device__ OwnRows(const Mask& mask, bool owns_keys, int size) {
+  __device__ OwnRows(const Mask& mask, bool owns_keys, int size, int slot = slot_in_grid()) {
     require_ascending(mask.queries), require_ascending(mask.keys);
     const BlockOrder order{.own = owns_keys ? mask.keys : mask.queries,
                            .other = owns_keys ? mask.queries : mask.keys,
                            .size = size,
                            .causal = mask.causal,
                            .owns_keys = owns_keys};
-    const BlockOrder::Block block = order.block_of<WarpLanes>(blockIdx.z * gridDim.y + blockIdx.y);
+    const BlockOrder::Block block = order.block_of<WarpLanes>(slot);
     const int begin = block.index * size;
     document = max(block.document, 0);
     visible = mask.visible(document);

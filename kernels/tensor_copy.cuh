@@ -1,6 +1,6 @@
 #pragma once
-// Copies of boxes of a tensor to shared memory by the copy engine of sm_90, and the barriers (mbarrier) that
-// count their bytes.
+// Copies by the copy engine of sm_90: boxes of a tensor to shared memory, with the barriers (mbarrier) that
+// count their bytes; and pieces of shared memory to global memory.
 
 #include <cuda.h>
 
@@ -70,6 +70,42 @@ __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int column,
       "%4}], [%5];" ::"r"(to),
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(shared_address(full))
       : "memory");
+}
+
+// --- pieces of shared memory, copied to global memory by one thread; addresses and sizes are multiples of 16
+
+// Starts a copy of a piece.
+__device__ inline void store_piece(float* to, uint32_t from, unsigned bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+// Starts an addition of a piece. Each element is added once, but additions that nothing orders are added in
+// any order.
+__device__ inline void add_piece(float* to, uint32_t from, unsigned bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+               "r"(from), "r"(bytes)
+               : "memory");
+}
+// Groups the pieces that this thread started since its last commit.
+__device__ inline void commit_pieces() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until all groups of this thread have been read from shared memory.
+__device__ inline void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// Waits until all groups of this thread are in global memory.
+__device__ inline void wait_for_pieces() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Orders this thread's accesses to global memory, and those that it has waited for, with pieces: the ones
+// that it has waited for come before, the ones that it starts come after.
+__device__ inline void fence_pieces() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+// A count in global memory, by which blocks wait for each other: whoever reads a value sees what all threads
+// wrote before their additions to it.
+__device__ inline int load_acquire(const int* from) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ inline void add_release(int* to, int value) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
 using EncodeTensorMap = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,

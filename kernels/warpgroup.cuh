@@ -41,6 +41,14 @@ __device__ void wait_for_products(Registers&... done) {
 // Makes this thread's writes to shared memory visible to products and tensor copies.
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// Stores four 8 x 8 matrices of 16-bit elements, transposed: lane l passes the address of what was column
+// l % 8 of matrix l / 8.
+__device__ inline void store_pieces_transposed(uint32_t row, const uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
 // Sets the number of registers of each thread, below or above the number that the kernel started with.
 template <int kRegisters>
 __device__ inline void give_registers() {
@@ -111,20 +119,21 @@ struct NameOf<f16> {
 // multiply_add (tensor_core.cuh), 8 columns after another: Sums<1, N>. With !adds they begin at zero. An `a`
 // in registers has the layout of multiply_add's operand. Products are asynchronous.
 
-// sums (64, 64) += a (64, 16) b (64, 16)^T, both from PanelTile::along.
-template <class T>
+// sums (64, 64) += a (64, 16) b, with a from PanelTile::along, and b (64, 16)^T from PanelTile::along, or
+// (16, 64) from PanelTile::down with kDown.
+template <class T, bool kDown = false>
 __device__ inline void multiply(float (&d)[32], uint64_t a, uint64_t b, bool adds) {
   asm volatile(
       "{ .reg .pred adds; setp.ne.b32 adds, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%35.%35 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%36.%36 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
       "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-      "%27, %28, %29, %30, %31}, %32, %33, adds, 1, 1, 0, 0; }"
+      "%27, %28, %29, %30, %31}, %32, %33, adds, 1, 1, 0, %35; }"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
         "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
         "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "C"(NameOf<T>::kPtx));
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "n"(kDown), "C"(NameOf<T>::kPtx));
 }
 // sums (64, 128) += a (64, 16) b (128, 16)^T, both from PanelTile::along.
 template <class T>

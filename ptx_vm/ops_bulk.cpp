@@ -68,7 +68,7 @@ void load_pieces(Warp& warp, const Op& op) {
 void store_pieces(Warp& warp, const Op& op) {
   for_each_lane(warp.active, [&](int lane) {
     const Piece p = piece_of(warp, op, lane);
-    check_reduction(warp, lane, op.slot[kReduction], static_cast<Element>(op.count), p.to);
+    const bool ordered = needs_order(warp, op.slot[kReduction], static_cast<Element>(op.count));
     issue_store(
         warp, lane,
         [p](Warp& actor) {
@@ -76,7 +76,8 @@ void store_pieces(Warp& warp, const Op& op) {
           const unsigned char* from = touch(actor, Space::cluster, p.from, p.bytes, Access::read);
           return Bytes(from, from + p.bytes);
         },
-        [p, combine = combine_of(op)](Warp& actor, const Bytes& data) {
+        [p, combine = combine_of(op), ordered](Warp& actor, const Bytes& data) {
+          actor.adds_in_order = ordered;
           if (p.bytes) put(actor, Space::global, p.to, data.data(), p.bytes, combine);
         });
   });
@@ -181,9 +182,9 @@ uint32_t take_reduction(Decoder& d, bool reduces) {
   d.wrong("the operation is missing");
 }
 
-void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address) {
-  if (reduction != kNowhere && kReductions[reduction] == "add" && is_float(element))
-    check_float_add(warp, lane, address);
+bool needs_order(const Warp& warp, uint32_t reduction, Element element) {
+  return reduction != kNowhere && kReductions[reduction] == "add" && is_float(element) &&
+         !may_add_floats(warp);
 }
 
 void take_cache_hint(Decoder& d) {

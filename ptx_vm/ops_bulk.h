@@ -17,8 +17,9 @@ void decode_tensor_copy(Decoder& d, bool reduces);
 void decode_map_prefetch(Decoder& d);
 // Returns the index in kReductions; kNowhere for a copy.
 uint32_t take_reduction(Decoder& d, bool reduces);
-// Reports a finding unless the kernel may add floats in global memory.
-void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address);
+// Reductions of one address are serialized, in any order. Returns whether another order could change the
+// result, and the kernel may not do that: then something must order them, as it does other accesses.
+bool needs_order(const Warp& warp, uint32_t reduction, Element element);
 // Takes a cache hint, which has no effect. Its operand is the last one.
 void take_cache_hint(Decoder& d);
 

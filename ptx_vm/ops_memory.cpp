@@ -1,5 +1,6 @@
 // ld st prefetch: any space, vectors of 2 and 4, values that are narrower than their registers
 
+#include <bit>
 #include <cstring>
 
 #include "ptx_vm/access.h"
@@ -81,6 +82,17 @@ void load(Warp& warp, const Op& op) {
   load_vectors<T, Register, 4>(warp, op, places);
 }
 
+// An ld.acquire that reads the same value again is a poll in vain.
+template <class T, class Register>
+void load_acquire(Warp& warp, const Op& op) {
+  load<T, Register>(warp, op);
+  const int lane = std::countr_zero(warp.active);
+  const uint64_t from = warp.lanes<uint64_t>(op.slot[kBase])[lane] + static_cast<uint64_t>(op.immediate),
+                 value = warp.lanes<Register>(op.slot[0])[lane];
+  warp.polls = warp.acquired_from == from && warp.acquired == value;
+  warp.acquired_from = from, warp.acquired = value, warp.polled = 0;
+}
+
 // Lanes that write different values to one address are an error; equal values are not.
 template <class T, class Register>
 void check_agreement(Warp& warp, const Op& op, const Places& places) {
@@ -113,7 +125,7 @@ void store(Warp& warp, const Op& op) {
 }
 
 struct Handlers {
-  Handler load = nullptr, load_parameter = nullptr, store = nullptr;
+  Handler load = nullptr, load_parameter = nullptr, load_acquire = nullptr, store = nullptr;
 };
 
 template <class T, class Register>
@@ -121,7 +133,7 @@ Handlers handlers_for() {
   if constexpr (sizeof(T) > sizeof(Register))
     return {};
   else
-    return {load<T, Register>, load_parameter<T, Register>, store<T, Register>};
+    return {load<T, Register>, load_parameter<T, Register>, load_acquire<T, Register>, store<T, Register>};
 }
 
 template <class T>
@@ -188,6 +200,10 @@ void decode_access(Decoder& d, bool is_load) {
   const bool is_fixed = d.width_of(address.name) == 0;  // a symbol, not a register
   op.run = is_load ? (op.space == Space::param && is_fixed ? handlers.load_parameter : handlers.load)
                    : handlers.store;
+  if (is_load && op.acquires && space == Space::global) {
+    op.flow = Flow::poll;
+    op.run = handlers.load_acquire;
+  }
   if (!op.run) d.wrong("does not exist for this type");
   d.emit(op);
 }

@@ -152,10 +152,13 @@ void store_boxes(Warp& warp, const Op& op) {
       combine = combine_of(kReductions[op.slot[kReduction]], box.map.element);
       if (!combine) bad_map(warp, lane, "the reduction does not exist for the type of the map");
     }
-    check_reduction(warp, lane, op.slot[kReduction], box.map.element, box.map.base);
+    const bool ordered = needs_order(warp, op.slot[kReduction], box.map.element);
     issue_store(
         warp, lane, [box](Warp& actor) { return read_box(actor, box); },
-        [box, combine](Warp& actor, const Bytes& data) { store_box(actor, box, data, combine); });
+        [box, combine, ordered](Warp& actor, const Bytes& data) {
+          actor.adds_in_order = ordered;
+          store_box(actor, box, data, combine);
+        });
   });
 }
 

@@ -21,6 +21,7 @@ uint32_t next_epoch = 1;
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
   const bool was_async = past.serial && warp.block->launch->async.find(past.serial);
   const FindingKind kind = past.serial == 0                         ? FindingKind::stream_race
+                           : warp.adds_in_order                     ? FindingKind::float_atomic
                            : was_async && !writes && !warp.is_async ? FindingKind::early_read
                            : was_async || warp.is_async             ? FindingKind::async_race
                            : past.serial == warp.serial             ? FindingKind::warp_race
@@ -28,11 +29,15 @@ uint32_t next_epoch = 1;
                                                                     : FindingKind::global_race;
   const int lane = now_lane == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now_lane);
   report(kind, warp, lane,
-         str(warp.is_async ? "the asynchronous work issued here " : "", writes ? "writes " : "reads ",
+         str(warp.is_async ? "the asynchronous work issued here " : "",
+             warp.adds_in_order ? "adds floats to "
+             : writes           ? "writes "
+                                : "reads ",
              describe_address(warp, address), ", which ",
              past.serial ? describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op())
                          : describe_past(past.mark),
-             ' ', past_access, ", and nothing orders the two"));
+             ' ', past_access, ", and nothing orders the two",
+             warp.adds_in_order ? "; PTX_VM_FLOAT_ATOMICS permits it" : ""));
 }
 
 uint32_t epoch_of(Warp& warp) {
@@ -251,7 +256,7 @@ RaceShadow::View RaceShadow::view_of(Warp& warp, const Op& op, uint32_t bytes) c
   return {.first = first,
           .forgotten = is_shared_ ? warp.block->started : first,
           .now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
-                 Mark{warp.step & 127} << kStepShift | op.is_strong,
+                 Mark{warp.step & 127} << kStepShift | (op.is_strong && !warp.adds_in_order),
           .finest = bytes >= 16  ? 4
                     : bytes >= 4 ? std::countr_zero(bytes)
                                  : 0};

@@ -116,11 +116,15 @@ Combine combine_of(std::string_view operation, Element element) {
   }
 }
 
-void check_float_add(const Warp& warp, int lane, uint64_t address) {
+bool may_add_floats(const Warp& warp) {
   const std::vector<std::string>& may = options().may_add_floats;
-  if (std::none_of(may.begin(), may.end(), [&](const std::string& name) {
-        return name == "*" || warp.block->kernel().name.find(name) != std::string::npos;
-      }))
+  return std::any_of(may.begin(), may.end(), [&](const std::string& name) {
+    return name == "*" || warp.block->kernel().name.find(name) != std::string::npos;
+  });
+}
+
+void check_float_add(const Warp& warp, int lane, uint64_t address) {
+  if (!may_add_floats(warp))
     report(FindingKind::float_atomic, warp, lane,
            str("adds a float to ", describe_address(warp, address),
                " in an undefined order; PTX_VM_FLOAT_ATOMICS permits it"));

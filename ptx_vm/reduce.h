@@ -16,8 +16,10 @@ using Combine = void (*)(unsigned char* to, const unsigned char* from, uint64_t 
 // Returns null if the operation does not exist for the type.
 Combine combine_of(std::string_view operation, Element element);
 
-// Called before unordered threads or works add a float to global memory. The last bits of the sum then depend
-// on the order, which is a finding unless the kernel may do so.
+// Threads and works that nothing orders add floats in any order, on which the last bits of the sum depend.
+// Returns whether the kernel may do so.
+bool may_add_floats(const Warp& warp);
+// Called before threads add a float to global memory: a finding unless the kernel may do so.
 void check_float_add(const Warp& warp, int lane, uint64_t address);
 
 }  // namespace flatshard::ptx_vm

@@ -38,17 +38,19 @@ struct Warp {
   bool polls = false;     // its last op was an unsuccessful poll
 
   uint64_t polled = 0;                               // generic address of the mbarrier it last polled
+  uint64_t acquired_from = 0, acquired = 0;          // address and value of its last ld.acquire
   uint64_t cluster_arrivals = 0, cluster_waits = 0;  // numbers of arrivals and waits at the cluster barrier
 
   // State of the race detector.
-  uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
-  bool is_async = false;      // asynchronous work instead of a warp (async.h)
-  uint32_t async_time = 1;    // the clock of asynchronous work
-  uint32_t step = 0;          // counts accesses to memory
-  uint32_t epoch = 0;         // number of the current epoch (race.h); 0: not begun
-  Knowledge known_elsewhere;  // knowledge about warps of other blocks
-  Knowledge observed;         // read by strong accesses, known from the next fence on
-  Knowledge fenced;           // known at the last fence, published by strong accesses
+  uint32_t serial = 0;         // unique among all warps and asynchronous works of all launches, never 0
+  bool is_async = false;       // asynchronous work instead of a warp (async.h)
+  bool adds_in_order = false;  // its reduction must be ordered like other accesses
+  uint32_t async_time = 1;     // the clock of asynchronous work
+  uint32_t step = 0;           // counts accesses to memory
+  uint32_t epoch = 0;          // number of the current epoch (race.h); 0: not begun
+  Knowledge known_elsewhere;   // knowledge about warps of other blocks
+  Knowledge observed;          // read by strong accesses, known from the next fence on
+  Knowledge fenced;            // known at the last fence, published by strong accesses
   std::vector<ProxyFence> proxy_fences;  // sorted by time
   std::vector<uint32_t>
       known;  // each warp of the block: its time that happened before now; [index] is our own

@@ -121,6 +121,20 @@ AttentionBackward backward_args(const Tensors& t, const AttentionSetting& s) {
           .softcap = static_cast<float>(s.softcap)};
 }
 
+// Selects the tier of a setting for a scope.
+class TierOf {
+ public:
+  explicit TierOf(const AttentionSetting& s) {
+    if (s.one_pass) use_attention_tier(AttentionTier::one_pass);
+  }
+  ~TierOf() { use_attention_tier(before_); }
+  TierOf(const TierOf&) = delete;
+  TierOf& operator=(const TierOf&) = delete;
+
+ private:
+  AttentionTier before_ = attention_tier();
+};
+
 // --- cases
 
 // Returns "7+3*1024" for a document of 7 rows and three of 1024.
@@ -138,7 +152,7 @@ std::string name_of(const AttentionSetting& s) {
   text += str(" x ", s.Hq, "/", s.Hkv, " x ", s.D, s.causal ? " causal" : " full");
   if (s.window > 0) text += str(" window ", s.window);
   if (s.softcap > 0) text += str(" capped ", s.softcap);
-  return s.packed ? text + " packed" : text;
+  return text + (s.packed ? " packed" : "") + (s.one_pass ? " in one pass" : "");
 }
 
 Arg boundaries(const std::string& name, const std::vector<int64_t>& lengths) {
@@ -198,8 +212,11 @@ Case backward_case(DType dtype, const AttentionSetting& s) {
       .shape = name_of(s),
       .dtype = dtype,
       .args = args,
-      .run = [=](Stream& stream, Arena& scratch,
-                 const Tensors& t) { attention_backward(stream, scratch, backward_args(t, s)); },
+      .run =
+          [=](Stream& stream, Arena& scratch, const Tensors& t) {
+            const TierOf tier(s);
+            attention_backward(stream, scratch, backward_args(t, s));
+          },
       .prepare = [=](Stream& stream, Arena& scratch,
                      const Tensors& t) { attention_forward(stream, scratch, forward_args(t, s, t["o"])); },
       .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s)); },
@@ -344,6 +361,10 @@ std::vector<Case> attention_cases(Scale scale) {
     for (const DType dtype : {DType::f32, DType::bf16}) add(dtype, bench_settings());
     const size_t small = cases.size();
     add(DType::bf16, gpu_settings());
+    for (AttentionSetting s : gpu_settings()) {
+      s.one_pass = true;
+      if (s.causal) cases.push_back(backward_case(DType::bf16, s));
+    }
     for (size_t i = small; i < cases.size(); ++i) cases[i].needs_gpu = true;
   } else {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

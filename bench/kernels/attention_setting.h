@@ -16,6 +16,7 @@ struct AttentionSetting {
   std::vector<int64_t> keys{};  // keys of each document; empty: like queries
   bool packed = false;          // q, k and v are heads of one tensor
   double softcap = 0;
+  bool one_pass = false;  // one kernel for the backward pass, on a GPU that has it
 
   bool own_keys() const { return !keys.empty(); }
   const std::vector<int64_t>& key_lengths() const { return own_keys() ? keys : queries; }

@@ -68,7 +68,6 @@ TEST_CASE("a bulk load copies to shared memory and counts its bytes at the mbarr
 TEST_CASE("a bulk store writes global memory, or reduces it, type by type") {
   const std::string copy = "cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;";
   CHECK(alone(stored("7", "9", copy)) == 9);
-  const ScopedOptions scope({.may_add_floats = {"test"}});
   struct Reduction {
     const char *operation, *there, *here;
     uint64_t expected;
@@ -158,8 +157,22 @@ TEST_CASE("invalid bulk copies are found") {
   CHECK(error("cp.async.bulk.global.global.bulk_group [source], [source], 16;").find("state spaces") !=
         std::string::npos);
   CHECK(take_findings().empty());
-  CHECK(kind_found(reduced("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", "0", "0")) ==
-        float_atomic);
+}
+
+TEST_CASE(
+    "bulk additions of floats are ordered, or a finding unless the kernel may add floats in any order") {
+  const std::string add =
+                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [source], [tile], 16;\n",
+                    wait = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n";
+  const auto twice = [&](const std::string& between) {
+    return stored("0x3fc00000", "0x40100000", add + between + add);  // 1.5 + 2.25 + 2.25
+  };
+  CHECK(alone(twice(wait)) == 0x40c00000);
+  CHECK(kind_found(twice("")) == FindingKind::float_atomic);
+  CHECK(kind_found(twice("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;\n")) ==
+        FindingKind::float_atomic);
+  const ScopedOptions scope({.may_add_floats = {"test"}});
+  CHECK(alone(twice("")) == 0x40c00000);
 }
 
 TEST_CASE("a block without a cluster is a cluster of one") {

@@ -173,7 +173,6 @@ TEST_CASE("a tensor reduction adds to the existing values") {
   std::memcpy(shared.data(), box.data(), 32);
   Options adds = options();
   adds.arch = 90;
-  adds.may_add_floats = {"store"};
   const ScopedOptions scope(adds);
   store_box(m, {4, 2}, shared, Store::add);  // of 4 x 2 elements 2 x 1 lie within
   std::vector<float> expected(24, 1.5f);

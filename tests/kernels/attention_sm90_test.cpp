@@ -4,6 +4,7 @@
 #include "kernels/attention_sm90.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "bench/kernels/attention_setting.h"
@@ -90,6 +91,25 @@ void compare_with_cpu(const Case& c, const Values& expected) {
   }
 }
 
+// A setting that the one pass supports. Queries before the first key attend to none.
+Drawn draw_one_pass(Random& random) {
+  for (;;) {
+    Drawn drawn = draw(random);
+    AttentionSetting& s = drawn.setting;
+    if (!s.causal || s.D > 128) continue;
+    s.D = one_of<int64_t>(random, {8, 64, 64, 104, 128, 128});
+    s.softcap = 0;
+    s.one_pass = true;
+    if (s.own_keys() && below(random, 2) == 0)
+      for (int64_t& keys : s.keys) keys = below(random, kMostRows);
+    if (products(s) <= kMostProducts) return drawn;
+  }
+}
+
+std::vector<std::vector<unsigned char>> bytes_on_gpu(const Case& c) {
+  return test::output_bytes(c, {.device = Device::cuda(0)});
+}
+
 }  // namespace
 
 TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks and heads" *
@@ -123,6 +143,23 @@ TEST_CASE("attention on sm_90 matches the CPU for long documents" * doctest::tes
   }
 }
 
+TEST_CASE("attention on sm_90 finds the blocks of more documents than a warp has lanes" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const bool causal : {false, true}) {
+    Drawn d{DType::bf16, {.queries = {}, .Hq = 1, .Hkv = 1, .D = 8, .causal = causal}};
+    for (int64_t i = 0; i < 70; ++i) d.setting.queries.push_back(i == 50 ? 300 : i % 4);
+    for (const Case& c : both(d)) {
+      CAPTURE(label(c));
+      const Values expected = test::output_values(c, Device::cpu());
+      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
+    }
+  }
+}
+
 TEST_CASE("attention on sm_90 gives the same bits in every order, without bank conflicts" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
@@ -143,4 +180,84 @@ TEST_CASE("attention on sm_90 gives the same bits in every order, without bank c
   const Case c = forward_case(DType::bf16, long_document(150));
   const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
   for_every_order([&] { CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected); });
+}
+
+TEST_CASE("attention in one pass matches the CPU for any lengths, documents, windows and groups" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  Random random(2);
+  for (int i = 0; i < kSettings; ++i) {
+    const Drawn d = draw_one_pass(random);
+    const Case c = backward_case(d.dtype, d.setting);
+    CAPTURE(label(c));
+    const Values expected = test::output_values(c, Device::cpu());
+    in_some_order(i, [&] {
+      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
+    });
+  }
+}
+
+TEST_CASE("attention in one pass gives the same bits in every order, without bank conflicts" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const int64_t D : {64, 128}) {
+    const Case c = backward_case(
+        DType::bf16, {.queries = {150, 400}, .Hq = 2, .Hkv = 1, .D = D, .window = 310, .one_pass = true});
+    CAPTURE(label(c));
+    const auto expected = bytes_on_gpu(c);
+    for_every_order([&] { CHECK(bytes_on_gpu(c) == expected); });
+    expect_no_bank_conflicts([&] { bytes_on_gpu(c); });
+  }
+}
+
+// Zero queries attend to all keys alike. The keys of block n have the size 2^(8 n), and so have its terms of
+// dq, which fp32 adds to another sum in another order.
+TEST_CASE("attention in one pass adds to dq block after block, whatever their sizes" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const int64_t D : {64, 128}) {
+    Case c = backward_case(DType::bf16, {.queries = {630}, .Hq = 2, .Hkv = 2, .D = D, .one_pass = true});
+    for (Arg& arg : c.args) {
+      if (arg.name == "q") arg.fill = [](int64_t, double) { return 0.0; };
+      if (arg.name == "k")
+        arg.fill = [D](int64_t i, double unit) {
+          return std::ldexp(unit - 0.5, static_cast<int>(8 * (i / (2 * D * 128))));
+        };
+    }
+    CAPTURE(label(c));
+    const auto expected = bytes_on_gpu(c);
+    for_every_order([&] { CHECK(bytes_on_gpu(c) == expected); });
+  }
+}
+
+TEST_CASE("attention in one pass gives a document the same bits beside any others" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  constexpr int64_t kRows = 300, kHeads = 2;
+  for (const int64_t D : {64, 128}) {
+    const auto of_document = [&](const std::vector<int64_t>& lengths, int64_t first) {
+      const int64_t row = kHeads * D;
+      Case c = backward_case(DType::bf16,
+                             {.queries = lengths, .Hq = kHeads, .Hkv = kHeads, .D = D, .one_pass = true});
+      for (Arg& arg : c.args)
+        if (arg.role == Role::input)
+          arg.fill = [=](int64_t i, double) {
+            return static_cast<double>((i - first * row) * 37 % 101) / 50 - 1;
+          };
+      Setup setup(c, {.device = Device::cuda(0)});
+      setup.run();
+      std::vector<std::vector<double>> gradients;
+      for (const char* name : {"dq", "dk", "dv"}) {
+        const std::vector<double> all = setup.values(name);
+        gradients.emplace_back(all.begin() + first * row, all.begin() + (first + kRows) * row);
+      }
+      return gradients;
+    };
+    const auto alone = of_document({kRows}, 0);
+    CHECK(of_document({70, kRows}, 70) == alone);
+    CHECK(of_document({kRows, 0, 1, 260}, 0) == alone);
+  }
 }

@@ -51,9 +51,10 @@ struct Mutation {
   bool of_cap = false;      // only in kernels with a soft cap, which have no other mutations
 };
 
-// Two things that the machine cannot notice are not here: warpgroups that do not take turns only take longer;
-// and it does not know the registers that ptxas assigns, so that none need be taken. It also moves the warps
-// of a group in step, of which only a barrier makes sure before they write rows through shared memory.
+// Three things that the machine cannot notice are not here: warpgroups that do not take turns only take
+// longer; it does not know the registers that ptxas assigns, so that none need be taken; and global memory is
+// the same for threads and for the copy engine, without a fence between the two. It also moves the warps of a
+// group in step, of which only a barrier makes sure before they write rows through shared memory.
 const std::vector<Mutation>& mutations() {
   static const std::vector<Mutation> all{
       {"no fence of products", std::regex("wgmma.fence.*"), ""},
@@ -83,6 +84,23 @@ const std::vector<Mutation>& mutations() {
       {"no soft cap", std::regex("tanh.approx.f32 ([^,]*), ([^;]*);"), "mov.f32 $1, $2;", true, true},
       {"no slope of the soft cap", std::regex("fma.rn.f32 ([^,]*), .*, 0f3F800000;"),
        "mov.f32 $1, 0f3F800000;", true, true},
+      {"no fence of shared memory", std::regex("fence.proxy.async.shared.*"), ""},
+      {"matrices are not transposed", std::regex("(stmatrix.sync.aligned.m8n8.x4).trans(.*)"), "$1$2"},
+      {"no wait for the blocks before", std::regex("ld.acquire.gpu.global.b32 ([^,]*), .*"),
+       "mov.b32 $1, 0;"},
+      {"a wait for the other half", std::regex("(ld.acquire.gpu.global.b32 .*)\\];"), "$1+4];"},
+      {"no acquire", std::regex("ld.acquire(.*)"), "ld.relaxed$1"},
+      {"no release", std::regex("red.release(.*)"), "red.relaxed$1"},
+      {"no count", std::regex("red.release.*"), ""},
+      {"a count too many", std::regex("(red.release[^,]*), ([^,;]*);"),
+       "{ .reg .b32 more; add.u32 more, $2, 1; $1, more; }"},
+      {"a store for an addition", std::regex("cp.reduce.async.bulk(.*).add.f32(.*)"), "cp.async.bulk$1$2"},
+      {"an addition for a store", std::regex("cp.async.bulk(.global.shared::cta.bulk_group)(.*)"),
+       "cp.reduce.async.bulk$1.add.f32$2"},
+      {"no group of pieces", std::regex("cp.async.bulk.commit_group.*"), ""},
+      {"no wait until pieces are read", std::regex("cp.async.bulk.wait_group.read.*"), ""},
+      {"no wait until pieces are there", std::regex("cp.async.bulk.wait_group 0.*"), ""},
+      {"blocks that begin are not counted", std::regex("(atom(.global)?.add.u32 .*), 1;"), "$1, 0;"},
   };
   return all;
 }
@@ -92,6 +110,7 @@ struct Subject {
   bool is_backward;
   int64_t D;
   double softcap = 0;
+  bool one_pass = false;
 };
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> all{
@@ -104,7 +123,9 @@ const std::vector<Subject>& subjects() {
       {"query_gradient_sm90_kernel<flatshard::bf16, 128, true>",
        "query_gradient_sm90_kernelINS_4bf16ELi128ELb1E", true, 128, 1},
       {"key_gradient_sm90_kernel<flatshard::bf16, 128, true>", "key_gradient_sm90_kernelINS_4bf16ELi128ELb1E",
-       true, 128, 1}};
+       true, 128, 1},
+      {"one_pass_kernel<flatshard::bf16, 64>", "one_pass_kernelINS_4bf16ELi64E", true, 64, 0, true},
+      {"one_pass_kernel<flatshard::bf16, 128>", "one_pass_kernelINS_4bf16ELi128E", true, 128, 0, true}};
   return all;
 }
 
@@ -147,8 +168,13 @@ TEST_CASE("attention on sm_90 has no barrier or fence or wait or copy or constan
   int mutants = 0;
   for (const Subject& kernel : subjects()) {
     // Every stage of every ring is used twice.
-    const AttentionSetting setting{
-        .queries = {70, 560}, .Hq = 1, .Hkv = 1, .D = kernel.D, .window = 530, .softcap = kernel.softcap};
+    const AttentionSetting setting{.queries = {70, 560},
+                                   .Hq = 1,
+                                   .Hkv = 1,
+                                   .D = kernel.D,
+                                   .window = 530,
+                                   .softcap = kernel.softcap,
+                                   .one_pass = kernel.one_pass};
     const Case c = (kernel.is_backward ? backward_case : forward_case)(DType::bf16, setting);
     const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
     for (const Mutation& mutation : mutations()) {

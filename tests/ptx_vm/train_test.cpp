@@ -398,10 +398,23 @@ TEST_CASE("a run can leave out the kernels of attention for its GPU, and says so
   CHECK(largest_difference(older.losses, newest.losses) <= 1e-3);
 }
 
+TEST_CASE("a run can compute attention's backward pass in one pass, and says so") {
+  Workshop workshop("llama", "bf16");
+  const std::vector<std::string> option{"--run.attention=one_pass"};
+  const Outcome two = workshop.train("cuda", 3), one = workshop.train("cuda", 3, WorkOrder::in_order, option);
+  CHECK(
+      workshop.said().find("\nattention kernels for sm_90, backward in one pass, as run.attention says\n") !=
+      std::string::npos);
+  CHECK(largest_difference(one.losses, two.losses) <= 1e-3);
+  CHECK(one.weights != two.weights);
+  CHECK(workshop.train("cuda", 3, WorkOrder::random, option) == one);
+}
+
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
   Workshop workshop("llama", "bf16");
-  // The second has adapters in spare columns.
-  for (const std::string options : {"", "--lora.rank=8 --quant.base=nf4 --model.ffn=64"}) {
+  // The second has adapters in spare columns, the third needs scratch for attention.
+  for (const std::string options :
+       {"", "--lora.rank=8 --quant.base=nf4 --model.ffn=64", "--run.attention=one_pass"}) {
     CAPTURE(options);
     std::set<int64_t> beyond_plan;  // what the program keeps besides, the same on any number of ranks
     for (const int ranks : {1, 2}) {

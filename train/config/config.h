@@ -50,8 +50,8 @@ void check_data_files(const char* key, const DataFiles& files);
 // Choices that only the trainer interprets; the other enums are in the folders that implement them.
 enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
-enum class AttentionChoice { automatic, sm_80 };
-constexpr auto value_names(AttentionChoice) { return std::array{"auto", "sm_80"}; }
+enum class AttentionChoice { automatic, one_pass, sm_80 };
+constexpr auto value_names(AttentionChoice) { return std::array{"auto", "one_pass", "sm_80"}; }
 enum class Recompute { none, full, selective };
 constexpr auto value_names(Recompute) { return std::array{"false", "true", "selective"}; }
 enum class LrScaling { none, linear, sqrt };

@@ -42,9 +42,9 @@ std::vector<Field> run_fields(RunConfig& run) {
       {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU",
        silent},
       {"run.attention", &run.attention,
-       "kernels of attention on a GPU: auto takes those for its architecture, sm_80 the ones that run on "
-       "all, to "
-       "compare; results depend on it",
+       "kernels of attention on a GPU: auto takes those for its architecture, one_pass the same but on "
+       "Hopper one kernel for the backward pass instead of two, sm_80 the ones that run on all, to compare; "
+       "results depend on it",
        changes},
       {"run.tuned_products", &run.tuned_products,
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "

@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "kernels/tuned_products.h"
+#include "runtime/check.h"
 #include "runtime/gpu.h"
 #include "runtime/whole_file.h"
 
@@ -37,12 +38,26 @@ std::string choose_products(const RunSetup& setup, World& world) {
   return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path, beside);
 }
 
-std::string choose_attention(const RunSetup& setup) {
+void choose_attention(const RunSetup& setup) {
+  switch (setup.config.run.attention) {
+    case AttentionChoice::automatic:
+      return use_attention_tier(AttentionTier::newest);
+    case AttentionChoice::one_pass:
+      return use_attention_tier(AttentionTier::one_pass);
+    case AttentionChoice::sm_80:
+      return use_attention_tier(AttentionTier::sm_80);
+  }
+}
+
+std::string describe_attention(const RunSetup& setup) {
   if (!setup.device.is_cuda()) return "";
-  const bool is_forced = setup.config.run.attention == AttentionChoice::sm_80;
-  use_attention_tier(is_forced ? AttentionTier::sm_80 : AttentionTier::newest);
-  return str("kernels for ", describe_attention_tier(setup.compute, setup.model.head_dim),
-             is_forced ? ", as run.attention says" : "");
+  const AttentionChoice choice = setup.config.run.attention;
+  const std::string kernels = describe_attention_tier(setup.compute, setup.model.head_dim);
+  check(choice != AttentionChoice::one_pass || kernels.starts_with("sm_90"),
+        "run.attention = \"one_pass\" needs a GPU of sm_90 (Hopper) and a build with kernels for it; ",
+        setup.device, " runs the kernels for ", kernels, ": set it to \"auto\"");
+  return str("kernels for ", kernels, choice == AttentionChoice::one_pass ? ", backward in one pass" : "",
+             choice == AttentionChoice::automatic ? "" : ", as run.attention says");
 }
 
 }  // namespace flatshard

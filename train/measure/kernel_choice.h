@@ -14,8 +14,10 @@ namespace flatshard {
 // the selection; "" on the CPU.
 std::string choose_products(const RunSetup& setup, World& world);
 
-// Selects the kernels of attention as run.attention says. Returns a description of the selection; "" on the
-// CPU.
-std::string choose_attention(const RunSetup& setup);
+// Selects the kernels of attention as run.attention says; before a run is planned, since their scratch
+// differs. It needs no GPU.
+void choose_attention(const RunSetup& setup);
+// Returns a description of the selected kernels; "" on the CPU. Refuses kernels that the GPU cannot run.
+std::string describe_attention(const RunSetup& setup);
 
 }  // namespace flatshard

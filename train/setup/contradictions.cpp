@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention_one_pass.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/jinja/template_date.h"
@@ -123,6 +124,21 @@ void check_graphs(const RunSetup& s, Problems& problems) {
                  "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
                  " micro-steps, must be at most ", kMostGraphs,
                  ": raise train.batch_size_per_device, or set it to false");
+}
+
+void check_attention(const RunSetup& s, Problems& problems) {
+  if (s.config.run.attention != AttentionChoice::one_pass || !s.device.is_cuda()) return;
+  const auto check = [&](bool supports, const auto&... what) {
+    problems.check(supports, "run.attention = \"one_pass\" ", what..., ": set it to \"auto\"");
+  };
+  const int64_t D = s.model.head_dim;
+  check(size_of(s.compute) == 2, "supports 16-bit types, but precision.compute is \"",
+        s.config.precision.compute, '"');
+  check(is_one_pass_head(D),
+        "supports heads of 8 to 64 and of 104 to 128, in multiples of 8, but the model has ", D);
+  check(s.model.causal, "supports causal attention, but the model attends to all positions");
+  check(*s.model.attention_softcap == 0, "supports no soft cap of scores, but the model has one of ",
+        *s.model.attention_softcap);
 }
 
 void check_loss(const RunSetup& s, Problems& problems) {

@@ -20,5 +20,7 @@ void check_loss(const RunSetup& setup, Problems& problems);
 void check_learning_rate(const RunSetup& setup, Problems& problems);
 // CUDA graphs capture no communication, no host work and no changing shapes. Needs batch, model and device.
 void check_graphs(const RunSetup& setup, Problems& problems);
+// The one-pass kernel of attention supports some types and models. Needs model and device.
+void check_attention(const RunSetup& setup, Problems& problems);
 
 }  // namespace flatshard

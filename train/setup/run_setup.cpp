@@ -330,6 +330,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (modeled) check_loss(setup, problems);
   if (batched) check_learning_rate(setup, problems);
   if (batched && placed) check_graphs(setup, problems);
+  if (modeled && placed) check_attention(setup, problems);
   if (modeled && batched && placed) problems.attempt([&] { set_hosts(setup, place); });
   problems.raise();
   return setup;

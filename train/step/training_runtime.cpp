@@ -123,6 +123,7 @@ void TrainingRuntime::OwnedCommunicators::reserve_workspace(Arena& pinned) const
 
 RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
                                  const OwnedCommunicators& comms, Recording* recording) {
+  choose_attention(setup);
   StreamSet planning(setup.device, {.planning = true, .recording = recording});
   Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
@@ -165,7 +166,7 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
   plan_.products = choose_products(setup, world);
-  plan_.attention = choose_attention(setup);
+  plan_.attention = describe_attention(setup);
   if (setup.transport == Transport::nccl) {
     plan_.nccl_bytes = communicators_.connect(setup.device);
     plan_.nccl_is_measured = true;

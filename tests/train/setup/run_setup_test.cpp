@@ -99,6 +99,32 @@ TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shap
   }
 }
 
+TEST_CASE("attention in one pass is refused for types and models that it does not support, on a GPU") {
+  struct Refused {
+    const char* reason;
+    void (*change)(Config&);
+  };
+  for (const Refused& r : {Refused{"supports 16-bit types, but precision.compute is \"fp32\"",
+                                   [](Config& c) { c.precision.compute = Precision::fp32; }},
+                           {"but the model has 96", [](Config& c) { c.model.head_dim = 96; }},
+                           {"but the model has 12", [](Config& c) { c.model.head_dim = 12; }},
+                           {"no soft cap of scores, but the model has one of 30",
+                            [](Config& c) { c.model.attention_softcap = 30.0; }}}) {
+    CAPTURE(r.reason);
+    Config config = config_of(Precision::bf16);
+    config.model.head_dim = 64;
+    config.run.device = DeviceChoice::cuda;
+    config.run.attention = AttentionChoice::one_pass;
+    const auto error_of = [&] { return test::error_of([&] { set_up(config, 1, {}, Purpose::plan); }); };
+    CHECK(error_of() == "");
+    r.change(config);
+    CHECK(test::missing_from(error_of(), {"run.attention = \"one_pass\"", r.reason, "set it to \"auto\""}) ==
+          "");
+    config.run.device = DeviceChoice::cpu;
+    CHECK(error_of() == "");
+  }
+}
+
 TEST_CASE("a bandwidth between ranks by which no time could be told is refused") {
   Config config = config_of(Precision::fp32);
   for (const double gbps : {0.0, 1e-3, 400.0}) {
