@@ -112,7 +112,7 @@ std::vector<Option> options_of(Options& o) {
                       "--threads", "--json", "--seconds", "--small", "--serve"}}},
        {"--opcodes", &o.opcodes, "with --vm: number of executions of each opcode", {.needs = {"--vm"}}},
        {"--resources", &o.resources,
-        "print registers, stack and shared memory of the CUDA kernels whose names contain all words"},
+        "print registers, memory and hot loops of the CUDA kernels whose names contain all words"},
        {"--detail",
         &o.detail,
         "also cases that are many: the products of the layers of models, chunks of the head, FP8",
