@@ -7,6 +7,7 @@
 #include <iostream>
 #include <unistd.h>
 
+#include "bench/bf16_bench.h"
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
 #include "bench/decode_bench.h"
@@ -172,6 +173,15 @@ int time_image(const Options& options) {
   return 0;
 }
 
+// Fails if the choice for this processor is the slower way.
+int time_bf16(const Options& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  const Bf16Choice choice = bf16_products();
+  const std::vector<Bf16Result> results = measure_bf16(options.words, options.seconds_or(kCaseSeconds));
+  std::cout << bf16_table(choice, results) << std::flush;
+  return is_right(choice, results) ? 0 : 1;
+}
+
 // Times several ranks. Rank 0 prints.
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu",
@@ -232,6 +242,7 @@ int run(Options& options) {
   if (!options.decode.empty()) return time_decoding(options);
   if (!options.tokenizer.text.empty()) return time_tokenizer(options);
   if (!options.image.empty()) return time_image(options);
+  if (options.bf16) return time_bf16(options);
   World world;
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);

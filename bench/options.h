@@ -30,6 +30,7 @@ struct Options {
   StepOptions training;
   TokenizerOptions tokenizer;
   std::string image, image_model;
+  bool bf16 = false;
 
   double seconds_or(double fallback) const { return seconds > 0 ? seconds : fallback; }
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/gemm.h"
+#include "kernels/bf16_products.h"
 #include "runtime/check.h"
 
 namespace flatshard::bench {
@@ -134,7 +134,7 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
                          c.f32->how() + "; f16 is compared with it too");
   if (c.bf16)
     text += ceiling_line("matrix bf16", c.bf16->first() * kGiga, "GFLOP/s",
-                         str(c.bf16->how(), m.device == "cpu" ? str(", ", bf16_products()) : ""));
+                         str(c.bf16->how(), m.device == "cpu" ? str(", ", describe(bf16_products())) : ""));
   if (!c.no_matrix.empty()) text += str("  matrix: ", c.no_matrix, '\n');
   return text +
          "A star marks the ceiling that bounds the case; floor is the least time that it allows, in us.\n"

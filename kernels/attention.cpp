@@ -94,7 +94,7 @@ void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a
     if constexpr (kCudaBuilt) return cuda::attention_forward(stream, a);
   }
   const ArenaScope scope(scratch);
-  visit_float(a.q.of.dtype, [&]<class T>() {
+  tile::visit_operand(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size();
     const cpu::ForwardScratch own{
         .k = cpu::packed_along<T>(scratch, a.k, a.mask),
@@ -124,7 +124,7 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
     if constexpr (kCudaBuilt)
       return cuda::attention_backward(stream, a, terms, one_pass ? &*one_pass : nullptr);
   }
-  visit_float(a.q.of.dtype, [&]<class T>() {
+  tile::visit_operand(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size(), rows = cpu::packed_rows(a.k.rows(), cpu::document_count(a.mask));
     const Shape sums{a.q.count, rows, tile::round_up(D, simd::kWidth)};
     const cpu::BackwardScratch own{

@@ -161,7 +161,7 @@ CachedKeys alloc_cached_keys(Arena& arena, DType dtype, int64_t heads, int64_t D
     cache.v = arena.alloc(dtype, {capacity, heads, D});
     return cache;
   }
-  visit_float(dtype, [&]<class T>() {
+  tile::visit_operand(dtype, [&]<class T>() {
     cache.k = arena.alloc(DType::i32, {heads, cpu::Packed<T>::size_along(capacity, D)});
     cache.v = arena.alloc(DType::i32, {heads, cpu::Packed<T>::size_down(capacity, D)});
   });
@@ -179,7 +179,7 @@ void cached_attention_forward(Stream& stream, Arena& scratch, const CachedAttent
     return;
   }
   const ArenaScope scope(scratch);
-  visit_float(a.q.of.dtype, [&]<class T>() {
+  tile::visit_operand(a.q.of.dtype, [&]<class T>() {
     const Tensor workers =
         scratch.alloc(DType::i32, {thread_count(), cpu::ForwardWorker<T>::size(a.q.head_size())});
     stream.run("cached_attention", [a, workers] { cpu::attend<T>(a, workers); });

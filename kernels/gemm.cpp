@@ -194,8 +194,6 @@ void prepare_gemm(Device device) {
     if (device.is_cuda()) cuda::prepare_gemm(device);
 }
 
-const char* bf16_products() { return has_fast_bf16_tiles() ? "in bf16" : "in f32, from widened operands"; }
-
 double min_bytes(const Gemm& g) { return bytes_of(g.a, g.b, g.bias, g.c, addend_of(g)); }
 double min_bytes(const BiasBackward& a) { return bytes_of(a.dy, a.db) + (a.accumulate ? bytes_of(a.db) : 0); }
 double flops(const Gemm& g) {

@@ -61,9 +61,6 @@ void spare_multiprocessors(Device device, int count);
 // Initializes the library for a device; otherwise the first product would.
 void prepare_gemm(Device device);
 
-// The text for how this processor computes bf16 products: "in bf16", or "in f32, from widened operands".
-const char* bf16_products();
-
 double min_bytes(const Gemm& g);
 double min_bytes(const BiasBackward& a);
 double flops(const Gemm& g);

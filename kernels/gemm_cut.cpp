@@ -14,8 +14,8 @@ namespace flatshard {
 // A prepared tile product, in the tile's own dtype or widened to f32.
 class PreparedTile {
  public:
-  explicit PreparedTile(const GemmTile& tile) {
-    if (tile.in == DType::bf16 && !has_fast_bf16_tiles())
+  PreparedTile(const GemmTile& tile, bool widens) {
+    if (widens)
       widened_.emplace(tile);
     else
       product_ = make_tile(tile);
@@ -60,9 +60,10 @@ Cut cut(const GemmExtents& e) {
 // The prepared tile of this shape, which is kept for the life of the program.
 const PreparedTile& prepared(const GemmTile& tile) {
   static std::mutex mutex;
-  static std::map<GemmTile, PreparedTile> products;
+  static std::map<GemmTile, PreparedTile> products, widened;
+  const bool widens = tile.in == DType::bf16 && bf16_products().tiles == Bf16Products::widened;
   const std::lock_guard lock(mutex);
-  return products.try_emplace(tile, tile).first->second;
+  return (widens ? widened : products).try_emplace(tile, tile, widens).first->second;
 }
 
 const char* at(const Tensor& t, int64_t element) {

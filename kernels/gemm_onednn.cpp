@@ -43,11 +43,16 @@ memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_leng
   return {{rows, columns}, type_of(dtype), strides};
 }
 
-// Returns whether oneDNN uses AVX-512. Its kernels for AVX-512 copy operands themselves.
-bool is_avx512() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  return isa == 0 || (isa & avx512) == avx512;
+// Returns whether oneDNN uses this instruction set of x86.
+bool may_use(dnnl::cpu_isa set) {
+  const auto all = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (all & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
+}
+
+// Returns whether oneDNN's kernels copy operands themselves, as those for AVX-512 do. On processors other
+// than x86 the instruction set is 0.
+bool copies_operands() {
+  return static_cast<unsigned>(dnnl::get_effective_cpu_isa()) == 0 || may_use(dnnl::cpu_isa::avx512_core);
 }
 
 // An operand of `rows` x `columns` in memory, or a copy of it whose rows are not crowded.
@@ -58,7 +63,7 @@ class Operand {
       : rows_(rows), columns_(columns), row_(row), copy_row_(uncrowded(columns)) {
     constexpr int64_t kLeastExtent = 64, kMostBytes = 9 << 20;  // bytes per thread: 512 columns of 4096 rows
     is_copied_ = is_read_down && t.in == DType::f32 && is_crowded(row) && extent >= kLeastExtent &&
-                 rows * copy_row_ * size_of(t.in) <= kMostBytes && !is_avx512();
+                 rows * copy_row_ * size_of(t.in) <= kMostBytes && !copies_operands();
   }
 
   memory::desc desc(DType dtype, bool transposed) const {
@@ -193,10 +198,11 @@ class TileProduct {
 
 // Asks for the instruction set that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit. On processors other than
 // x86 it is 0.
-bool has_fast_bf16_tiles() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return isa == 0 || (isa & bf16) == bf16;
+Bf16Instructions bf16_instructions() {
+  if (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) == 0) return Bf16Instructions::tiles;
+  return may_use(dnnl::cpu_isa::avx512_core_amx)    ? Bf16Instructions::tiles
+         : may_use(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Instructions::pairs
+                                                    : Bf16Instructions::none;
 }
 
 namespace {

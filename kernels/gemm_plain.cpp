@@ -103,7 +103,8 @@ class TileProduct {
   GemmTile tile_;
 };
 
-bool has_fast_bf16_tiles() { return true; }  // strips of any dtype are unpacked to fp32
+// Strips of any dtype are unpacked to fp32, so there is nothing to gain from widened operands.
+Bf16Instructions bf16_instructions() { return Bf16Instructions::tiles; }
 
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile) { return std::make_shared<TileProduct>(tile); }
 

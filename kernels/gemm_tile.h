@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/bf16_products.h"
 #include "runtime/dtype.h"
 
 namespace flatshard {
@@ -21,9 +22,8 @@ struct GemmTile {
   auto operator<=>(const GemmTile&) const = default;
 };
 
-// Returns whether bf16 tiles are worth running: a library's bf16 products are slow if the processor has no
-// bf16 instructions.
-bool has_fast_bf16_tiles();
+// The instructions that the back end uses for bf16 tiles.
+Bf16Instructions bf16_instructions();
 
 // Rows that start a multiple of 2 KiB apart share a few sets of the L1 cache, so an AVX2 kernel that walks
 // down them takes up to twice as long. uncrowded() is the row length of a copy without this problem.

@@ -1,7 +1,8 @@
 #pragma once
-// A tile of a bf16 product, computed in f32, for processors without bf16 instructions, where a library's bf16
-// product is several times slower than its f32 product. Products of bf16 values are exact in f32 either way.
-// Operands are widened in scratch a block of K at a time; c is rounded once, at the end.
+// A tile of a bf16 product, computed in f32, for processors whose bf16 instructions are slow
+// (bf16_products.h), or that have none, where a library's bf16 product is several times slower than its f32
+// product. Products of bf16 values are exact in f32 either way. Operands are widened in scratch a block of K
+// at a time; c is rounded once, at the end.
 
 #include <array>
 

@@ -280,7 +280,7 @@ inline void store_fence() {
 // Rounds v to T and converts it back.
 template <class T>
 inline Floats round_to(Floats v) {
-  if constexpr (std::is_same_v<T, bf16>) return widen_bf16(narrow_bf16(v));
+  if constexpr (std::is_base_of_v<bf16, T>) return widen_bf16(narrow_bf16(v));
   if constexpr (std::is_same_v<T, f16>) return widen_f16(narrow_f16(v));
   return v;
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/bf16_products.h"
 #include "kernels/simd.h"
 
 namespace flatshard::tile {
@@ -22,6 +23,11 @@ using simd::Ints;
 using simd::kWidth;
 using Word = int32_t;
 
+// bf16 whose words are widened to f32, for processors that multiply pairs slowly.
+struct widened_bf16 : bf16 {
+  using bf16::bf16;
+};
+
 // Values along k in one word of an operand of storage type T.
 template <class T>
 inline constexpr int kPerWord = 1;
@@ -29,6 +35,15 @@ inline constexpr int kPerWord = 1;
 template <>
 inline constexpr int kPerWord<bf16> = 2;
 #endif
+
+// Calls f.operator()<T>() with the storage type of attention's operands of this dtype (bf16_products.h).
+template <class F>
+decltype(auto) visit_operand(DType dtype, F&& f) {
+  if constexpr (kPerWord<bf16> == 2)
+    if (dtype == DType::bf16 && bf16_products().attention == Bf16Products::widened)
+      return f.template operator()<widened_bf16>();
+  return visit_float(dtype, f);
+}
 
 // The number of words for n values along k; the last one is padded with zero.
 template <class T>
@@ -284,3 +299,10 @@ void pack_transposed(Word* out, int64_t width, const T* in, int64_t stride, int6
 }
 
 }  // namespace flatshard::tile
+
+namespace flatshard {
+
+template <>
+inline constexpr DType dtype_of<tile::widened_bf16> = DType::bf16;
+
+}  // namespace flatshard

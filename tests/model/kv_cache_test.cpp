@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "kernels/bf16_products.h"
 #include "runtime/rng.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
@@ -129,7 +131,10 @@ TEST_CASE("a text read into an empty cache has the bits of a pass without one") 
 TEST_CASE("a text read in pieces of any size has the logits of one full pass") {
   const Pieces one_by_one(kLength, 1);
   for (const Family& f : families())
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [dtype, way] : {std::pair{DType::f32, Bf16Products::native},
+                                     {DType::bf16, Bf16Products::native},
+                                     {DType::bf16, Bf16Products::widened}}) {
+      const ScopedBf16Products scope(way);
       Reader reader(f.name, dtype);
       const std::vector<float> whole = reader.logits({kLength}, false);
       for (const Pieces& pieces :

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "kernels/bf16_products.h"
 #include "runtime/text.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
@@ -88,6 +89,26 @@ TEST_CASE("numbers of ranks that are not powers of two agree with one rank to ro
   };
   constexpr double kRounding = 1e-6;
   CHECK(final_loss(3) == doctest::Approx(final_loss(1)).epsilon(kRounding));
+}
+
+TEST_CASE("ranks whose processors multiply bf16 in different ways are refused") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  if (bf16_products() == choose_bf16_products(Bf16Instructions::none, processor_kind()))
+    return test::skip("this processor, or this build, widens bf16 anyway");
+  const test::Workshop workshop("bf16_ranks");
+  const auto train = [&](const std::string& options) {
+    const std::string rank = "@train config.toml --overwrite --run.device=cpu " + options;
+    return test::run_command(
+        "cd bf16_ranks && " +
+        test::launch("-np 1 " + rank + " : -np 1 env ONEDNN_MAX_CPU_ISA=AVX512_CORE " + rank));
+  };
+  const test::Finished differ = train("--precision.compute=bf16");
+  CHECK(differ.exit_code == 1);
+  CHECK_MESSAGE(test::missing_from(differ.output, {"rank 1", "products of bf16 = in f32", "rank 0",
+                                                   "ONEDNN_MAX_CPU_ISA=AVX512_CORE"}) == "",
+                differ.output);
+  const test::Finished fp32 = train("--precision.compute=fp32");  // multiplies no bf16
+  CHECK_MESSAGE(fp32.exit_code == 0, fp32.output);
 }
 
 TEST_CASE("an invalid command ends the run with one line, exit code 1 and nothing written") {

@@ -1,9 +1,11 @@
 #include "train/measure/kernel_choice.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "comm/agreement.h"
 #include "kernels/attention.h"
+#include "kernels/bf16_products.h"
 #include "kernels/gemm.h"
 #include "kernels/tuned_products.h"
 #include "runtime/check.h"
@@ -11,10 +13,34 @@
 #include "runtime/whole_file.h"
 
 namespace flatshard {
+namespace {
+
+bool multiplies_bf16(const RunSetup& setup) {
+  const auto& weights = setup.model.quantized;
+  return setup.compute == DType::bf16 || std::any_of(weights.begin(), weights.end(), [](const auto& layer) {
+           return layer.second.compute == DType::bf16;
+         });
+}
+
+// Ranks must agree, since results depend on the way.
+std::string agree_on_bf16_products(const RunSetup& setup, World& world) {
+  const std::string way = bf16_products_of(setup);
+  if (way.empty()) return "";
+  agree(world, str("products of bf16 = ", way, '\n'), "the products of bf16",
+        "their processors differ, and results would depend on which rank computes them: set "
+        "ONEDNN_MAX_CPU_ISA=AVX512_CORE on all hosts, which widens operands everywhere");
+  return str("of bf16 ", way);
+}
+
+}  // namespace
+
+std::string bf16_products_of(const RunSetup& setup) {
+  return setup.device.is_cuda() || !multiplies_bf16(setup) ? "" : describe(bf16_products());
+}
 
 std::string choose_products(const RunSetup& setup, World& world) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
-  if (!setup.device.is_cuda()) return "";
+  if (!setup.device.is_cuda()) return agree_on_bf16_products(setup, world);
   const int spare = static_cast<int>(setup.config.run.spare_multiprocessors);
   const int all = multiprocessors(setup.device);
   check(spare < all, "run.spare_multiprocessors = ", spare, " leaves none of the ", all, " of ", setup.device,

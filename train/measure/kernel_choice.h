@@ -1,6 +1,7 @@
 #pragma once
-// The choice of kernels for a run on GPUs: kernels of attention by run.attention, kernels of matrix products
+// The choice of kernels for a run. On GPUs: kernels of attention by run.attention, kernels of matrix products
 // by the heuristics of cuBLASLt, which choose the same algorithms every time, or the file run.tuned_products.
+// On CPUs: the way to multiply bf16, by the processor (kernels/bf16_products.h).
 
 #include <string>
 
@@ -9,9 +10,13 @@
 
 namespace flatshard {
 
+// How the run multiplies bf16 on this CPU, such as "in f32, from widened operands"; "" on a GPU, and if it
+// multiplies no bf16.
+std::string bf16_products_of(const RunSetup& setup);
+
 // Selects the kernels of matrix products on all ranks alike, once the run is planned and before its memory is
-// allocated: rank 0 times the planned products that the file lacks, and writes it. Returns a description of
-// the selection; "" on the CPU.
+// allocated: rank 0 times the planned products that the file lacks, and writes it. CPUs that multiply bf16 in
+// different ways are an Error. Returns a description of the selection; "" on a CPU that multiplies no bf16.
 std::string choose_products(const RunSetup& setup, World& world);
 
 // Selects the kernels of attention as run.attention says; before a run is planned, since their scratch

@@ -17,6 +17,7 @@
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
+#include "train/measure/kernel_choice.h"
 #include "train/plan/saved_plan.h"
 #include "train/report/failure_note.h"
 #include "train/report/first_step.h"
@@ -123,6 +124,7 @@ std::optional<std::string> joined(const std::vector<std::string>& prints) {
 
 TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const World& world) {
   const InputPrints& prints = inputs.prints;
+  const std::string products = bf16_products_of(setup);
   Config config = setup.config;
   std::vector<TrainState::Source> sources;
   for (const std::string& print : prints.train)
@@ -134,6 +136,7 @@ TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const Wo
           .data_fingerprint = joined(prints.train),
           .eval_fingerprint = joined(prints.eval),
           .base_fingerprint = prints.base,
+          .bf16_products = products.empty() ? std::nullopt : std::optional(products),
           .ranks = world.size(),
           .config = config_values(config)};
 }

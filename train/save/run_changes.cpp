@@ -176,6 +176,9 @@ ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
                               can_deal(saved.lane_sequences, now)
                                   ? str("; train.lane_size = ", saved.lane_sequences, " keeps the bits")
                                   : ""));
+  if (differ(saved.bf16_products, now.bf16_products))
+    found.notes.push_back(str("this processor multiplies bf16 ", *now.bf16_products, ", earlier steps did ",
+                              *saved.bf16_products, ": equal up to rounding, not bit for bit"));
   check(saved.data_sequence || !(found.new_order || has_change(found, "train.total_batch_size")),
         "it does not record the position in its data, because an earlier version wrote it: keep the data and "
         "train.total_batch_size as they were");

@@ -38,6 +38,7 @@ void each_member(State& s, Visit&& visit) {
   visit("data_fingerprint", s.data_fingerprint);
   visit("eval_fingerprint", s.eval_fingerprint);
   visit("base_fingerprint", s.base_fingerprint);
+  visit("bf16_products", s.bf16_products);
   visit("ranks", s.ranks);
   visit("config", s.config);
   visit("changes", s.changes);

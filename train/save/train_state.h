@@ -56,6 +56,8 @@ struct TrainState {
   std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
   // Fingerprint of the frozen weights of model.init_from, which a checkpoint of adapters does not contain.
   std::optional<std::string> base_fingerprint{};
+  // How CPUs multiplied bf16 (kernels/bf16_products.h), on which results depend; none on GPUs and in f32.
+  std::optional<std::string> bf16_products{};
   int64_t ranks = 0;                            // number of ranks that wrote it; any number can resume
   std::map<std::string, std::string> config{};  // every key as TOML
   std::vector<RunChange> changes{};             // changes at earlier resumes, in order

@@ -28,7 +28,7 @@ struct RunPlan {
   UnitTable units;
   int in_flight = 1;        // micro-batches whose activations this rank keeps at once, over all its chunks
   int64_t sent_bytes = 0;   // bytes sent to other pipeline stages in a step
-  std::string products{};   // choice of product algorithms; set in a run on GPUs
+  std::string products{};   // choice of product algorithms; set in a run on GPUs, or in bf16 on CPUs
   std::string attention{};  // choice of attention kernels; set in a run on GPUs
   std::string transfers{};  // NCCL's way of transfer; set in a run on GPUs
 };

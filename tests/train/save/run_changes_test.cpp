@@ -141,6 +141,19 @@ TEST_CASE("other evaluation data are a change, with a note about the best checkp
       "data.eval has other tokens: earlier evaluation losses, and the best checkpoint, are from other data");
 }
 
+TEST_CASE("a run that resumes on a processor that multiplies bf16 in another way says so") {
+  TrainState saved = state_of(), now = state_of();
+  now.bf16_products = "in f32, from widened operands";
+  CHECK(compare_runs(saved, now).notes.empty());  // an earlier version did not record it
+  saved.bf16_products = now.bf16_products;
+  CHECK(compare_runs(saved, now).notes.empty());
+  saved.bf16_products = "in bf16";
+  const ResumeChanges found = compare_runs(parse_train_state(to_json(saved), "state"), now);
+  CHECK(found.changes.empty());
+  REQUIRE(found.notes.size() == 1);
+  CHECK(test::missing_from(found.notes[0], {"in f32", "in bf16", "not bit for bit"}) == "");
+}
+
 TEST_CASE("a run resumes from a state without a position unless its data or its batch size change") {
   TrainState old = state_of();
   old.data_epoch = old.data_sequence = std::nullopt;
