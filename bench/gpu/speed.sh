@@ -35,12 +35,6 @@ LIST
   step_on_machine --ops --micro-steps 2
 }
 
-# Whether this build knows a config key's value, which a newer one has.
-knows() { # KEY=VALUE
-  local bench
-  bench=$(program bench) && "$bench" --step --list "--$1" >/dev/null 2>&1
-}
-
 # CUDA graphs, attention's backward pass in one pass, LLM.Q's protocol of one update in 524,288 tokens, timed algorithms of
 # products, selective recomputation.
 stage_variants() {
@@ -49,9 +43,7 @@ stage_variants() {
   for graphs in true false; do
     step_on_gpu --seconds 1.5 "${small[@]}" --batch 16 "--run.cuda_graphs=$graphs" --json "$OUT/steps/graphs-$graphs.json"
   done
-  if knows run.attention=one_pass; then
-    step_on_gpu --seconds 1.5 "${large[@]}" --run.attention=one_pass --json "$OUT/steps/one-pass.json"
-  fi
+  step_on_gpu --seconds 1.5 "${large[@]}" --run.attention=one_pass --json "$OUT/steps/one-pass.json"
   step_on_gpu --seconds 3 "${small[@]}" --batch 32 --micro-steps 16 --peer --json "$OUT/steps/llmq-protocol.json"
   step_on_gpu --seconds 2 "${large[@]}" "--run.tuned_products=$OUT/tuned.txt" --json "$OUT/steps/tuned.json"
   step_on_gpu --seconds 2 --model llama3-8b-16-layers --seq 4096 --batch 2 --train.recompute=selective --json "$OUT/steps/selective.json"
@@ -108,5 +100,5 @@ stage_counters() {
     "$bench" --device cuda --repeat 2 attention_backward bf16 '4*4096 x 14/2 x 64|4*4096 x 12/2 x 128'
 }
 
-export -f knows stage_attention stage_rivals stage_traces stage_variants stage_products stage_losses stage_adapters stage_races \
+export -f stage_attention stage_rivals stage_traces stage_variants stage_products stage_losses stage_adapters stage_races \
   stage_counters
