@@ -1,13 +1,8 @@
 // The kernels of attention on sm_90 hold no instruction that could be missing: without a barrier, a fence, a
 // wait, a copy or a mask, or with another number in it, the machine has a finding, or the values change.
 
-#include <algorithm>
-#include <regex>
-
 #include "bench/kernels/attention_setting.h"
-#include "ptx_vm/ptx_vm.h"
-#include "ptx_vm/registry.h"
-#include "tests/kernels/outputs.h"
+#include "tests/ptx_vm/ptx_mutation.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -15,41 +10,6 @@ using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
 
 namespace {
-
-using Lines = std::vector<std::string>;
-
-Lines lines_of(const std::string& text) {
-  Lines lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
-
-// The body of the kernel whose mangled name contains `name`, in the PTX of a file.
-struct Body {
-  size_t begin, end;
-};
-Body body_of(const std::string& ptx, const std::string& name) {
-  for (size_t at = 0; (at = ptx.find(".entry", at)) != ptx.npos; ++at) {
-    const size_t parameters = ptx.find('(', at);
-    if (ptx.substr(at, parameters - at).find(name) == std::string::npos) continue;
-    const size_t begin = ptx.find("\n{", parameters);
-    return {begin, std::min(ptx.find(".entry", begin), ptx.size())};  // braces of asm are no end
-  }
-  fail(str("no kernel is named like ", name));
-}
-
-// A line that matches `pattern` becomes `with`.
-struct Mutation {
-  std::string name;
-  std::regex pattern;
-  std::string with;
-  bool everywhere = false;  // not in one place: some masks mask nothing here
-  bool of_cap = false;      // only in kernels with a soft cap, which have no other mutations
-};
 
 // Three things that the machine cannot notice are not here: warpgroups that do not take turns only take
 // longer; it does not know the registers that ptxas assigns, so that none need be taken; and global memory is
@@ -81,9 +41,6 @@ const std::vector<Mutation>& mutations() {
       {"no mask", std::regex("selp.f32 ([^,]*), 0fFF800000, ([^,]*), .*"), "mov.f32 $1, $2;", true},
       {"no tile that needs a mask", std::regex("vote.sync.all.pred\\s+([^,]*), .*"), "setp.eq.u32 $1, 0, 0;"},
       {"no product", std::regex("wgmma.mma_async.*"), "}"},
-      {"no soft cap", std::regex("tanh.approx.f32 ([^,]*), ([^;]*);"), "mov.f32 $1, $2;", true, true},
-      {"no slope of the soft cap", std::regex("fma.rn.f32 ([^,]*), .*, 0f3F800000;"),
-       "mov.f32 $1, 0f3F800000;", true, true},
       {"no fence of shared memory", std::regex("fence.proxy.async.shared.*"), ""},
       {"matrices are not transposed", std::regex("(stmatrix.sync.aligned.m8n8.x4).trans(.*)"), "$1$2"},
       {"no wait for the blocks before", std::regex("ld.acquire.gpu.global.b32 ([^,]*), .*"),
@@ -105,8 +62,17 @@ const std::vector<Mutation>& mutations() {
   return all;
 }
 
+// Those of kernels with a soft cap, which have the others too.
+const std::vector<Mutation>& cap_mutations() {
+  static const std::vector<Mutation> all{
+      {"no soft cap", std::regex("tanh.approx.f32 ([^,]*), ([^;]*);"), "mov.f32 $1, $2;", true},
+      {"no slope of the soft cap", std::regex("fma.rn.f32 ([^,]*), .*, 0f3F800000;"),
+       "mov.f32 $1, 0f3F800000;", true}};
+  return all;
+}
+
 struct Subject {
-  std::string demangled, mangled;  // parts of its name
+  MutatedKernel kernel;
   bool is_backward;
   int64_t D;
   double softcap = 0;
@@ -114,49 +80,31 @@ struct Subject {
 };
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> all{
-      {"forward_sm90_kernel<flatshard::bf16, 64, 2>", "forward_sm90_kernelINS_4bf16ELi64ELi2E", false, 64},
-      {"forward_sm90_kernel<flatshard::bf16, 128, 2>", "forward_sm90_kernelINS_4bf16ELi128ELi2E", false, 128},
-      {"query_gradient_sm90_kernel<flatshard::bf16, 128, false>",
-       "query_gradient_sm90_kernelINS_4bf16ELi128ELb0E", true, 128},
-      {"key_gradient_sm90_kernel<flatshard::bf16, 128, false>",
-       "key_gradient_sm90_kernelINS_4bf16ELi128ELb0E", true, 128},
-      {"query_gradient_sm90_kernel<flatshard::bf16, 128, true>",
-       "query_gradient_sm90_kernelINS_4bf16ELi128ELb1E", true, 128, 1},
-      {"key_gradient_sm90_kernel<flatshard::bf16, 128, true>", "key_gradient_sm90_kernelINS_4bf16ELi128ELb1E",
-       true, 128, 1},
-      {"one_pass_kernel<flatshard::bf16, 64>", "one_pass_kernelINS_4bf16ELi64E", true, 64, 0, true},
-      {"one_pass_kernel<flatshard::bf16, 128>", "one_pass_kernelINS_4bf16ELi128E", true, 128, 0, true}};
+      {{"forward_sm90_kernel<flatshard::bf16, 64, 2>", "forward_sm90_kernelINS_4bf16ELi64ELi2E"}, false, 64},
+      {{"forward_sm90_kernel<flatshard::bf16, 128, 2>", "forward_sm90_kernelINS_4bf16ELi128ELi2E"},
+       false,
+       128},
+      {{"query_gradient_sm90_kernel<flatshard::bf16, 128, false>",
+        "query_gradient_sm90_kernelINS_4bf16ELi128ELb0E"},
+       true,
+       128},
+      {{"key_gradient_sm90_kernel<flatshard::bf16, 128, false>",
+        "key_gradient_sm90_kernelINS_4bf16ELi128ELb0E"},
+       true,
+       128},
+      {{"query_gradient_sm90_kernel<flatshard::bf16, 128, true>",
+        "query_gradient_sm90_kernelINS_4bf16ELi128ELb1E"},
+       true,
+       128,
+       1},
+      {{"key_gradient_sm90_kernel<flatshard::bf16, 128, true>",
+        "key_gradient_sm90_kernelINS_4bf16ELi128ELb1E"},
+       true,
+       128,
+       1},
+      {{"one_pass_kernel<flatshard::bf16, 64>", "one_pass_kernelINS_4bf16ELi64E"}, true, 64, 0, true},
+      {{"one_pass_kernel<flatshard::bf16, 128>", "one_pass_kernelINS_4bf16ELi128E"}, true, 128, 0, true}};
   return all;
-}
-
-// The PTX of a file with one of the lines of a kernel changed that match: the one numbered `which`. `changed`
-// is that line.
-std::string edited(const std::string& ptx, const Subject& kernel, const Mutation& mutation, size_t which,
-                   std::string& changed, size_t& found) {
-  const Body body = body_of(ptx, kernel.mangled);
-  std::string result = ptx.substr(0, body.begin);
-  found = 0;
-  for (const std::string& line : lines_of(ptx.substr(body.begin, body.end - body.begin))) {
-    const bool is_it = std::regex_search(line, mutation.pattern) && (found++ == which || mutation.everywhere);
-    if (is_it) changed = line;
-    result += (is_it ? std::regex_replace(line, mutation.pattern, mutation.with) : line) + '\n';
-  }
-  return result + ptx.substr(body.end);
-}
-
-// Whether the machine has a finding or the outputs differ when asynchronous work runs late, or else early.
-bool is_noticed(const Case& c, const std::vector<std::vector<unsigned char>>& expected) {
-  for (const AsyncTiming timing : {AsyncTiming::late, AsyncTiming::early}) {
-    const ScopedOptions options({.async = timing});
-    bool differs = false;
-    try {
-      differs = test::output_bytes(c, {.device = Device::cuda(0)}) != expected;
-    } catch (const Error&) {
-      differs = true;
-    }
-    if (!take_findings().empty() || differs) return true;
-  }
-  return false;
 }
 
 constexpr size_t kMostPlaces = 2;  // of one mutation in a kernel
@@ -166,36 +114,18 @@ constexpr int kLeastMutants = 40;
 
 TEST_CASE("attention on sm_90 has no barrier or fence or wait or copy or constant that could be another") {
   int mutants = 0;
-  for (const Subject& kernel : subjects()) {
+  for (const Subject& subject : subjects()) {
     // Every stage of every ring is used twice.
     const AttentionSetting setting{.queries = {70, 560},
                                    .Hq = 1,
                                    .Hkv = 1,
-                                   .D = kernel.D,
+                                   .D = subject.D,
                                    .window = 530,
-                                   .softcap = kernel.softcap,
-                                   .one_pass = kernel.one_pass};
-    const Case c = (kernel.is_backward ? backward_case : forward_case)(DType::bf16, setting);
-    const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
-    for (const Mutation& mutation : mutations()) {
-      if (mutation.of_cap != (kernel.softcap > 0)) continue;
-      size_t found = 1;  // more are known after the first run
-      const auto places = [&] { return mutation.everywhere ? 1 : std::min(found, kMostPlaces); };
-      for (size_t i = 0; i < places(); ++i) {
-        const size_t which = i * found / places();
-        std::string changed;
-        const ScopedEdit edit(kernel.demangled, [&](const std::string& ptx) {
-          return edited(ptx, kernel, mutation, which, changed, found);
-        });
-        const bool noticed = is_noticed(c, expected);
-        if (found == 0) break;  // this kernel has none
-        CAPTURE(kernel.demangled);
-        CAPTURE(mutation.name);
-        CAPTURE(changed);
-        CHECK(noticed);
-        ++mutants;
-      }
-    }
+                                   .softcap = subject.softcap,
+                                   .one_pass = subject.one_pass};
+    const Case c = (subject.is_backward ? backward_case : forward_case)(DType::bf16, setting);
+    mutants +=
+        check_mutations(subject.kernel, subject.softcap > 0 ? cap_mutations() : mutations(), c, kMostPlaces);
   }
   MESSAGE(mutants, " mutants");
   CHECK(mutants >= kLeastMutants);
