@@ -4,7 +4,6 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/init.h"
-#include "kernels/sum_squares.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
@@ -186,24 +185,15 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     reduce.wait(ready_);  // the sums over this rank's lanes are complete
   }
   sums_->finish(reduce);
-  finish_sums(reduce);
-}
-
-// Sums squares beside the backward passes of other units, and says that the sums are complete.
-void ShardedUnit::finish_sums(Stream& reduce) {
-  Stream& storer = shards_.storer(reduce);
-  if (!squares_.empty()) sum_squares(shards_.worker(storer), {.partials = squares_, .x = sums_->shard()});
-  storer.record(reduced_);
+  shards_.storer(reduce).record(reduced_);
 }
 
 void ShardedUnit::plan_last_exchange(Stream& reduce) {
-  if (!has_gradients()) return;
-  sums_->plan_last_exchange(reduce);
-  finish_sums(reduce);
+  if (has_gradients()) sums_->plan_last_exchange(reduce);
 }
 
 void ShardedUnit::wait_reduced(Stream& compute) {
-  compute.wait(reduced_);  // the optimizer reads the sums and their squares
+  compute.wait(reduced_);  // the optimizer reads the sums
 }
 
 void ShardedUnit::publish(Stream& compute, Stream& gather) {

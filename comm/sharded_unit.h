@@ -8,7 +8,7 @@
 //   release(compute)                frees their slot, unless the unit stays gathered
 //   g = grads(compute, lane, micro) the gradients of a lane, to be written by its backward pass
 //   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
-//   wait_reduced(compute)           compute waits for the sums and their squares
+//   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        says that the shard is new; sends it to all ranks, on `gather`, if each
 //                                   of them keeps all values
 //
@@ -55,8 +55,6 @@ class ShardedUnit {
   // streams.
   void plan_last_exchange(Stream& reduce);
   void wait_reduced(Stream& compute);
-  // From now on, a reduction ends with the sums of squares of shard().g, in intervals (sum_squares.h).
-  void write_squares(const Tensor& partials) { squares_ = partials; }
   void publish(Stream& compute, Stream& gather);
 
   // This rank's shard of every tensor that optimizer() uses. The copy is empty if the masters are the values.
@@ -92,7 +90,6 @@ class ShardedUnit {
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   void release_slot(Stream& compute);
-  void finish_sums(Stream& reduce);
   int group_size() const { return comms_.gather.size(); }
   Tensor own_shard(const Tensor& full) const { return part_of(full, shard_index(), group_size()); }
 
@@ -116,7 +113,6 @@ class ShardedUnit {
   Tensor master_;                               // this rank's shard of the masters
   OptimizerState optimizer_state_;              // state of the same shard
   std::optional<LaneSums> sums_;                // set only for a unit with trained parameters
-  Tensor squares_;                              // partial sums of squares of this rank's shard of the sums
   std::vector<Tensor> values_;                  // one for each parameter
   std::vector<Gradient> no_gradients_;          // gradients of a frozen unit
   std::vector<Gradient>* gradients_ = nullptr;  // gradients of the last requested lane

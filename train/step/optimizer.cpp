@@ -43,10 +43,6 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   mine_beside_shards_ = shards_.twin(beside_shards, mine_);
   coefficient_beside_shards_ = shards_.twin(beside_shards, coefficient_);
   nonfinite_beside_shards_ = shards_.twin(beside_shards, nonfinite_);
-  const Tensor partials = mine_beside_shards_.view({mine_.size()});
-  int64_t begin = 0;
-  for (size_t i = 0; i < units_.size(); begin += intervals_[i++])
-    units_[i].write_squares(partials.slice(begin, begin + intervals_[i]));
 }
 
 int64_t Optimizer::sums_of(const NormOrder::Unit& unit) const {
@@ -54,8 +50,17 @@ int64_t Optimizer::sums_of(const NormOrder::Unit& unit) const {
   return sums_of_partials(group_.size(), {&intervals, 1});
 }
 
+// The squares of the last unit are summed first, as its gradients are reduced first: the squares of one unit
+// are summed while the next is still being reduced.
 void Optimizer::measure(Stream& stream, double loss_scale) {
-  for (ShardedUnit& unit : units_) unit.wait_reduced(stream);
+  const Tensor parts = mine_beside_shards_.view({mine_.size()});
+  int64_t end = parts.size();
+  for (size_t i = units_.size(); i-- > 0; end -= intervals_[i]) {
+    units_[i].wait_reduced(stream);
+    if (!units_[i].has_gradients()) continue;
+    sum_squares(shards_.worker(stream),
+                {.partials = parts.slice(end - intervals_[i], end), .x = units_[i].shard().g});
+  }
   shards_.pull(stream, mine_, mine_beside_shards_);
   if (group_.size() > 1) group_.all_gather(stream, by_rank_, mine_, "gradient norm");
   sum_partials(stream, {.sums = own_sums_, .partials = by_rank_, .units = intervals_});

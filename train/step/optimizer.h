@@ -27,8 +27,7 @@ class Optimizer {
   Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared,
             NormOrder order);
 
-  // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient. The
-  // units have written the sums of squares (ShardedUnit::write_squares).
+  // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient.
   void measure(Stream& stream, double loss_scale);
   // Makes update number `step`, counted from 1, unit by unit, and hands each unit to `updated`. Changes
   // nothing if the gradients are not finite.

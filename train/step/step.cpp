@@ -1,7 +1,6 @@
 // One optimizer step, from tokens to updated weights, drawn here for three blocks, without embedding and
 // head, with sharded parameters and prefetching.
-// G: gather of a unit's parameters, F, B: forward and backward pass of a layer, R: reduction, with the
-// squares of its sums, U: update.
+// G: gather of a unit's parameters, F, B: forward and backward pass of a layer, R: reduction, U: update.
 //
 //   gather  G0 G1  G2      G1  G0               G0 G1
 //   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2 F0
