@@ -520,16 +520,17 @@ __global__ void __launch_bounds__(RoundingTiles<T, D>::kThreads)
   const int warp_row = static_cast<int>(threadIdx.x) / kWarp % kGroupWarps * kPieceRows;
   const int first_row = QuerySums<D>::row_of(half), count = own.rows.size() - first_row - warp_row;
   Sums<1, kHalfColumns> dq;
-  if (own.visible.keys_of(own.rows).size() > 0) {  // no block has stored the dq of other tiles
-    const LanePlaces places(warp_row);
-    const auto* from = reinterpret_cast<const char*>(a.sums.sums(head, half, own.first_row + first_row));
+  // No block has stored the dq of tiles that attend to no key.
+  const bool stored = own.visible.keys_of(own.rows).size() > 0;
+  const LanePlaces places(warp_row);
+  const auto* from = reinterpret_cast<const char*>(a.sums.sums(head, half, own.first_row + first_row));
 #pragma unroll
-    for (int own_row = 0; own_row < 2; ++own_row) {
-      if (dq.row_of(own_row) >= count) continue;
+  for (int own_row = 0; own_row < 2; ++own_row) {
+    const bool exists = stored && dq.row_of(own_row) < count;
 #pragma unroll
-      for (int n = 0; n < kHalfColumns / 8; ++n)
-        reinterpret_cast<float2&>(dq.at[0][n][2 * own_row]) =
-            *reinterpret_cast<const float2*>(from + places.of(own_row, n));
+    for (int n = 0; n < kHalfColumns / 8; ++n) {
+      const float2 two = exists ? *reinterpret_cast<const float2*>(from + places.of(own_row, n)) : float2{};
+      dq.at[0][n][2 * own_row] = two.x, dq.at[0][n][2 * own_row + 1] = two.y;
     }
   }
   dq.scale(a.scale);

@@ -19,6 +19,8 @@ TEST_CASE("global memory is read in every width") {  // byte i of the source is 
       {"ld.global.u32 %r0, [source+4];", 0x07060504},
       {"ld.global.s32 %r0, [source+252];", 0xfffefdfc},
       {"ld.global.nc.u32 %r0, [source+8];", 0x0b0a0908},
+      {"ld.acquire.gpu.global.b32 %r0, [source+12];", 0x0f0e0d0c},
+      {"ld.global.v2.f32 {%f1, %f0}, [source+16]; mov.b32 %r0, %f0;", 0x17161514},
       {"ld.global.nc.f32 %f0, [source+4]; mov.b32 %r0, %f0;", 0x07060504},
       {"ld.global.v2.u8 {%rs1, %rs0}, [source+2]; cvt.u32.u16 %r0, %rs0;", 3},
       {"ld.global.v4.u8 {%rs1, %rs2, %rs3, %rs0}, [source+8]; cvt.u32.u16 %r0, %rs0;", 11},
@@ -55,6 +57,9 @@ TEST_CASE("global memory is written in every width") {
               [](uint64_t l) { return 0x09090009 | l << 8; });
   check_lanes(at + "st.global.v2.u32 [%rd1], {7, %r30}; ld.global.u32 %r0, [%rd1+4];",
               [](uint64_t l) { return l; });
+  check_lanes(
+      at + "st.global.u32 [%rd1], %r30; red.release.gpu.global.add.s32 [%rd1], 5; ld.global.u32 %r0, [%rd1];",
+      [](uint64_t l) { return l + 5; });
   const std::string few =
       "mov.u64 %rd1, source; and.b32 %r1, %r30, 15; mad.wide.u32 %rd1, %r1, 16, %rd1; setp.lt.u32 %p1, %r30, "
       "16;";

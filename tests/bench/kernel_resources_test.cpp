@@ -103,7 +103,7 @@ constexpr Tile kTiles[] = {
     {"flat_kernel<4, SumLanes<16, bf16> >*", 32, 0, 256, 8},
     {"flat_kernel<4, SumLanes<0, bf16> >*", 80, 0, 256, 3},
     {"forward_kernel<bf16, bf16, 8, 8>*", 64, 0, 256, 4},  // RMSNorm of q and k
-    {"backward_kernel<bf16, bf16, 8, 8>*", 120, 16 << 10, 256, 2},
+    {"backward_kernel<bf16, bf16, 8, 8, 1, false>*", 120, 16 << 10, 256, 2},
     {"rmsnorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 256, 512, 2},
     {"rmsnorm_backward_kernel<bf16, bf16, 8, 1, false>*", 64, 16640, 512, 2},
     {"layernorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 256, 512, 2},

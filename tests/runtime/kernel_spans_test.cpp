@@ -60,12 +60,12 @@ TEST_CASE("a trace has the ops of a GPU's streams, each between its scope's begi
   t.trace.collect();
   CHECK(t.names("compute") == "fill add forward 3 update ");
   CHECK(t.names("gather") == "copy ");
-  std::string ops;  // with their shapes
+  std::string ops;  // with their elements, or bytes of fills and copies
   t.trace.each_op([&](const OpCall& op, Trace::Clock::duration duration) {
     CHECK(duration >= Trace::Clock::duration::zero());
     ops += str(op.name, ' ', op.shape[0], ' ');
   });
-  CHECK(ops == "fill 1000 add 1000 copy 1000 ");
+  CHECK(ops == "fill 4000 add 1000 copy 4000 ");
   Trace::Clock::time_point first, last;
   t.trace.each_span([&](const std::string&, const std::string& name, const auto& begin, const auto& end) {
     CHECK(begin >= t.trace.start());
