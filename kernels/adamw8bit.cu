@@ -4,8 +4,8 @@
 // constants that shuffles read from the registers of a warp.
 //
 // Latency and the rate of instructions limit it. With 80 registers and 64 KiB of tables, three blocks of 256
-// threads fit on an SM. Elements have no branch of their own, so that their operations overlap: a value near a
-// midpoint, for which a comparison decides, is looked for pack by pack.
+// threads fit on an SM. Elements have no branch of their own, so that their operations overlap: a value near
+// a midpoint, for which a comparison decides, is looked for pack by pack.
 
 #include <algorithm>
 #include <cfloat>
