@@ -1,9 +1,9 @@
 // RMSNorm on the GPU. Memory bandwidth limits it: each row is read and written once. The threads that share a
-// row (row_blocks.cuh) keep it and their columns of w in registers. In the forward pass they load the next row
-// before they add up the sums of this one, so that loads are in flight during the barrier. They load an addend
-// only where they add it, as no registers are left before. In the backward pass copies to shared memory run
-// two rows ahead, and rstd is loaded one row ahead, so no thread waits for a load that it has just issued.
-// Rows that no block can keep are read and computed twice.
+// row (row_blocks.cuh) keep it and their columns of w in registers. In the forward pass they load the next
+// row before they add up the sums of this one, so that loads are in flight during the barrier. They load an
+// addend only where they add it, as no registers are left before. In the backward pass copies to shared
+// memory run two rows ahead, and rstd is loaded one row ahead, so no thread waits for a load that it has just
+// issued. Rows that no block can keep are read and computed twice.
 //
 // The tile of a block of 512 threads is 1024 packs of 16 bytes in the forward pass and 512 in the backward
 // pass. With 64 registers for bf16 on sm_90, two blocks fit on an SM, with 32 KiB of the next rows in flight;

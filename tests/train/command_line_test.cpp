@@ -230,12 +230,9 @@ TEST_CASE("an accelerate file is overridden by the config file and the command l
   const test::Finished refused = workshop.train(1, "--accelerate a.yaml");
   CHECK(refused.exit_code == 1);
   CHECK_MESSAGE(
-      refused.output.find(
-          "a.yaml: num_processes is 3, but this run has 1 rank: start it with --ranks 3") !=
+      refused.output.find("a.yaml: num_processes is 3, but this run has 1 rank: start it with --ranks 3") !=
           std::string::npos,
       refused.output);
   const std::string other = workshop.train(1, "--accelerate a.yaml --print-config").output;
-  CHECK_MESSAGE(
-      has(other, "# a.yaml: num_processes is 3: start as many, with --ranks 3\n"),
-      other);
+  CHECK_MESSAGE(has(other, "# a.yaml: num_processes is 3: start as many, with --ranks 3\n"), other);
 }
