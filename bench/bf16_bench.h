@@ -14,7 +14,7 @@ namespace flatshard::bench {
 struct Bf16Result {
   std::string label{};
   bool is_attention = false;   // decided by Bf16Choice::attention, not by Bf16Choice::tiles
-  double flops = 0;            // of a call
+  double flops = 0;            // in one call
   Spread native{}, widened{};  // seconds of a call
   Spread ratio{};              // native / widened, of neighboring samples
 };

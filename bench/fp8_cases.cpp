@@ -96,8 +96,8 @@ cublasLtHandle_t handle() {
   return made;
 }
 
-// cuBLASLt's description of a problem, and its best algorithm. Its matrices are column-major: the transposes
-// of ours, so its first factor is w.
+// cuBLASLt's description of a problem, and its best algorithm. Its matrices are column-major, so each
+// is the transpose of ours, and its first factor is w.
 class Product {
  public:
   explicit Product(const Problem& p) {

@@ -20,7 +20,7 @@ inline constexpr uint16_t kAlways = 7;  // the predicate of an instruction witho
 
 struct HotLoop {
   uint32_t instructions = 0;  // 0: the kernel has no such loop
-  uint32_t predicated = 0;    // of them: under a predicate, without branches
+  uint32_t predicated = 0;    // how many have a predicate; branches do not count
   uint32_t products = 0, product_syncs = 0;
 };
 

@@ -50,7 +50,7 @@ bool is_on_path(const std::string& program) {
 }
 
 // Open MPI refuses to run as root and to start more ranks than there are cores. Whoever starts a job with
-// --ranks has decided both.
+// --ranks wants both.
 void allow_in_mpirun() {
   for (const char* name :
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT",

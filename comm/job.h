@@ -1,7 +1,7 @@
 #pragma once
 // A job whose ranks this program starts itself, with mpirun, and starts again when it loses some of them: on
 // the hosts that still answer, from the newest checkpoint. Where a batch system restarts jobs, as Slurm does,
-// that is the batch script's work.
+// the batch script does that.
 
 #include <functional>
 #include <iosfwd>
@@ -30,7 +30,7 @@ struct Job {
   int ranks = 1;
   std::vector<Host> hosts{};
   int restarts = 0;     // how often it may start again
-  std::string options;  // with which the user asked for it, such as "--ranks 4 --restarts 3"
+  std::string options;  // the options that asked for it, such as "--ranks 4 --restarts 3"
   std::vector<std::string> arguments{};
   // Called before a restart: the arguments with which the run continues.
   std::function<std::vector<std::string>()> arguments_again{};

@@ -28,7 +28,7 @@ void end_ranks(const std::string& file);
 
 struct Launcher {
   std::string command;  // words of a shell before the program, such as "mpirun -np 2"; may be empty
-  std::string options;  // with which the user asked for it, such as "--launch 'mpirun -np 2'"
+  std::string options;  // the options that asked for it, such as "--launch 'mpirun -np 2'"
   // Whether the command does nothing once its ranks have ended. It is then killed if it hangs half a minute
   // after the last rank of this host, as mpirun does where a host is lost.
   bool ends_with_ranks = false;
@@ -38,7 +38,7 @@ struct RanksEnded {
   int code = 0;  // the launcher's exit code; 128 + N after signal N
   bool asked_to_stop = false;
   bool hung = false;  // the launcher was killed because it outlived its ranks
-  std::string file;   // that the ranks were given; "" if the current folder cannot be written
+  std::string file;   // the ranks' --rank-starts; "" if the current folder cannot be written
 };
 
 // Runs `COMMAND PROGRAM --rank-starts=FILE ARGUMENTS` in a shell and a process group of its own, with this

@@ -164,7 +164,7 @@ struct Block {
         m_positions[j] = codes.of_signed.position_of(fabsf(mean), near_midpoint);
         v_positions[j] = codes.of_unsigned.position_of(square, near_midpoint);
       }
-      if (near_midpoint)  // in about one of 250 lanes
+      if (near_midpoint)  // about one lane in 250
         for (int j = 0; j < N; ++j) {
           m_positions[j] = codes.of_signed.corrected(m_positions[j], fabsf(m[k * N + j]));
           v_positions[j] = codes.of_unsigned.corrected(v_positions[j], v[k * N + j]);

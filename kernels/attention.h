@@ -81,8 +81,8 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
 
 // The kernels that attention uses on a GPU: the newest ones for its architecture; the same, but on sm_90 one
 // kernel for dq, dk and dv, where it supports the call (attention_one_pass.h); or, for comparisons, the ones
-// for sm_80 on every GPU. Only the one pass needs more scratch, for which the tier must be selected before
-// memory is planned.
+// for sm_80 on every GPU. The one pass needs more scratch than the others, so select the tier before memory
+// is planned.
 enum class AttentionTier { newest, one_pass, sm_80 };
 void use_attention_tier(AttentionTier tier);
 AttentionTier attention_tier();

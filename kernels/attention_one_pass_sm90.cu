@@ -51,7 +51,7 @@ struct QuerySums {
   static constexpr int kQueries = one_pass_tile_rows(D);
   static constexpr bool kSplitsQueries = kQueries == kHalves * kHalfRows;  // the halves are below each other
   float* dq;
-  int* counts;  // for each half of a tile, the blocks that have added to it; then the blocks that have begun
+  int* counts;      // how many blocks have added to each half of a tile; then how many have begun
   int rows, tiles;  // of a head
 
   // The first row of a half, and its first column, in its tile.
