@@ -359,7 +359,9 @@ void Decoder::resolve_jumps() {
 
 std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols,
                                uint32_t shared_shift) {
+  static uint64_t kernels = 0;
   auto kernel = std::make_unique<Kernel>();
+  kernel->number = ++kernels;
   kernel->module = &module;
   kernel->name = demangled(function.name);
   kernel->max_threads = function.max_threads;

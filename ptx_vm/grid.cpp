@@ -39,7 +39,7 @@ unsigned char* registers_of(std::vector<unsigned char>& files, const Kernel& ker
 // so would writing its literals, which are kept if the kernel is the same.
 struct RegisterFiles {
   std::vector<unsigned char> bytes{};
-  const Kernel* kernel = nullptr;
+  uint64_t kernel = 0;  // its number
   size_t warps = 0;
 };
 std::vector<RegisterFiles>& spare_registers() {
@@ -51,7 +51,7 @@ std::vector<RegisterFiles>& spare_registers() {
 std::vector<unsigned char> take_registers(const Kernel& kernel, size_t warps) {
   std::vector<RegisterFiles>& spare = spare_registers();
   auto found = std::find_if(spare.begin(), spare.end(), [&](const RegisterFiles& files) {
-    return files.kernel == &kernel && files.warps == warps;
+    return files.kernel == kernel.number && files.warps == warps;
   });
   const bool has_literals = found != spare.end();
   if (!has_literals && !spare.empty()) found = std::prev(spare.end());
@@ -192,7 +192,7 @@ class Scheduler {
 
   ~Scheduler() {
     for (Block& block : blocks_)
-      spare_registers().push_back({std::move(block.registers), launch_.kernel, block.warps.size()});
+      spare_registers().push_back({std::move(block.registers), launch_.kernel->number, block.warps.size()});
   }
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;

@@ -120,7 +120,8 @@ struct ProductForm {
 
 struct Kernel {
   const Module* module = nullptr;
-  std::string name;  // demangled
+  uint64_t number = 0;  // of this kernel alone, unlike its address, which another may have later
+  std::string name;     // demangled
   std::vector<Op> code;
   std::vector<const Instruction*> instructions;  // indexed by op
   std::unique_ptr<ExpandedFunction> expanded;    // owns the instructions if calls were expanded

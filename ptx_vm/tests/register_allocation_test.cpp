@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "ptx_vm/registry.h"
 #include "ptx_vm/tests/run_ptx.h"
 #include "tests/test.h"
 
@@ -79,4 +80,15 @@ done:
   mov.u32 %r5, %r2;
   mov.u32 %r0, %r5;)");
   for (uint64_t lane = 0; lane < 32; ++lane) CHECK(results[lane] == lane * (lane + 1));
+}
+
+TEST_CASE("a kernel finds its own constants in registers that another kernel had") {
+  // An edited kernel ends with its edit, and the next may be decoded to the same address.
+  for (int constant = 1; constant <= 20; ++constant) {
+    const ScopedEdit edit("test", [&](std::string ptx) {
+      const std::string marked = "424242";
+      return ptx.replace(ptx.find(marked), marked.size(), std::to_string(constant));
+    });
+    CHECK(run_ptx("mov.u64 %rd0, 424242;").at(31) == static_cast<uint64_t>(constant));
+  }
 }
