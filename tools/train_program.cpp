@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <utility>
 
-#include "comm/job.h"
 #include "comm/launch.h"
 #include "comm/start_ranks.h"
 #include "comm/watchdog.h"
@@ -14,6 +12,7 @@
 #include "runtime/log.h"
 #include "runtime/spelling.h"
 #include "tools/programs.h"
+#include "tools/train_job.h"
 #include "train/config/foreign_config.h"
 #include "train/config/foreign_keys.h"
 #include "train/config/published_shapes.h"
@@ -21,7 +20,6 @@
 #include "train/measure/gpu_models.h"
 #include "train/run/resolved_run.h"
 #include "train/run/trainer.h"
-#include "train/save/checkpoint_names.h"
 #include "train/save/checkpoints.h"
 
 namespace flatshard {
@@ -49,6 +47,7 @@ struct CommandLine {
             .ranks = ranks,
             .trains = !print_config && !plans()};
   }
+  TrainJob job() const { return {.launch = launch, .hosts = hosts, .ranks = ranks, .restarts = restarts}; }
   bool plans() const { return plan || search; }
   // Whether this process starts the ranks.
   bool starts_ranks() const { return !launch.empty() || (ranks > 0 && !plans() && !converts && !explains); }
@@ -148,14 +147,6 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
         "of the model or model.init_from");
 }
 
-std::string quoted_for_shell(const std::string& argument) {
-  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%";
-  if (!argument.empty() && argument.find_first_not_of(kPlain) == argument.npos) return argument;
-  std::string quoted = "'";
-  for (const char c : argument) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + '\'';
-}
-
 // The command line that the user typed, also where this program has started the ranks.
 std::string typed_command(const Arguments& arguments) {
   std::string command = "train";
@@ -217,73 +208,6 @@ RankProgram::Ending run(const CommandLine& line, const Arguments& given, ReadCon
 std::chrono::seconds time_limit(const ReadConfig& read) {
   const int64_t given = read.loaded.config.parallel.timeout_seconds;
   return std::chrono::seconds(given > 0 ? given : Config().parallel.timeout_seconds);
-}
-
-// The options that start ranks, each with a value, and the arguments that remain for the ranks.
-struct StartOptions {
-  std::string typed;
-  Arguments others;
-};
-StartOptions start_options(const Arguments& given) {
-  StartOptions options;
-  for (size_t i = 0; i < given.size(); ++i) {
-    const std::string name = given[i].substr(0, given[i].find('='));
-    const bool starts = name == "--launch" || name == "--ranks" || name == "--hosts" || name == "--restarts";
-    const size_t words = !starts ? 0 : name == given[i] && i + 1 < given.size() ? 2 : 1;
-    if (!starts) options.others.push_back(given[i]);
-    for (size_t word = 0; word < words; ++word)
-      options.typed += (options.typed.empty() ? "" : " ") + quoted_for_shell(given[i + word]);
-    i += words == 2;
-  }
-  return options;
-}
-
-// What names the present run in a folder: a run that begins writes another config there.
-std::string run_in(const std::string& folder) {
-  struct stat of {};
-  return stat((folder + "/config.toml").c_str(), &of) == 0
-             ? str(of.st_ino, ' ', of.st_mtim.tv_sec, ' ', of.st_mtim.tv_nsec)
-             : "";
-}
-
-// The arguments with which a run continues, which names lanes whose default depends on the number of ranks.
-// They resume it if it has saved a checkpoint since `before`, and begin it once more if it has not.
-Arguments arguments_again(const Arguments& given, const Config& config, int64_t lane_size,
-                          const std::string& before) {
-  const std::string& folder = config.run.dir;
-  Arguments again;
-  if (config.train.lane_size == 0) again.push_back(str("--train.lane_size=", lane_size));
-  if (run_in(folder) == before || steps_in(folder).empty()) {
-    again.insert(again.begin(), given.begin(), given.end());
-    return again;
-  }
-  for (size_t i = 0; i < given.size(); ++i)
-    if (given[i] == "--resume")
-      ++i;
-    else if (given[i] != "--overwrite" && !given[i].starts_with("--resume=") &&
-             !given[i].starts_with("--run.resume="))
-      again.push_back(given[i]);
-  again.insert(again.end(), {"--resume", kResumeLatest});
-  return again;
-}
-
-// Runs this command line on several ranks.
-int start(const CommandLine& line, const Arguments& given, const Config& config, std::ostream& err) {
-  const StartOptions options = start_options(given);
-  check(!launched_ranks(), options.typed,
-        " starts ranks, but a launcher has started this process already: leave it out");
-  if (!line.launch.empty())
-    return start_ranks({.command = line.launch, .options = options.typed}, options.others).code;
-  const std::string before = run_in(config.run.dir);
-  const int64_t lane_size = lane_size_of(config, line.ranks);
-  return run_job(
-      {.ranks = line.ranks,
-       .hosts = line.hosts.empty() ? std::vector<Host>() : parse_hosts(line.hosts, line.ranks),
-       .restarts = line.restarts,
-       .options = options.typed,
-       .arguments = options.others,
-       .arguments_again = [&] { return arguments_again(options.others, config, lane_size, before); }},
-      err);
 }
 
 // Whether an option, such as one that needs no config, is among the arguments.
@@ -439,7 +363,8 @@ int run_train(const Arguments& arguments, const Streams& streams) {
       if (world.rank() == 0) streams.out << printed;
       return 0;
     }
-    if (line.starts_ranks()) return {start(line, arguments, config.loaded.config, streams.err), false};
+    if (line.starts_ranks())
+      return {run_train_job(line.job(), arguments, config.loaded.config, streams.err), false};
     return run(line, arguments, std::move(config), world, streams);
   };
   return run_on_ranks({.name = program.name, .read = read, .run = run_or_start}, streams);
