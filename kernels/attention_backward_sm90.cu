@@ -242,20 +242,15 @@ template <class T, int D, bool kCaps>
 __device__ void copy_terms(const KeyGradientArguments<T, kCaps>& a, const KeyBlock<D>& block,
                            const KeyGradientTiles<D>& tiles, Ring<KeyGradientTiles<D>::kStages>& ring) {
   constexpr int kQueries = KeyGradientTiles<D>::kQueries;
-  const int lane = threadIdx.x % kWarp, first = a.mask.queries.first_row(block.document);
+  const int first = a.mask.queries.first_row(block.document);
 #pragma unroll 1
   for (int t = 0; t < block.steps; ++t) {
     const int query = block.query(t);
     const int64_t from = static_cast<int64_t>(block.head(t)) * a.mask.queries.rows + first + query;
     ring.wait_empty(t);
-    for (int i = lane; i < kQueries; i += kWarp) {
-      const bool exists = query + i < block.visible.queries;
-      store_shared(tiles.terms(t) + i * 4, __float_as_uint(exists ? a.terms.lse[from + i] : INFINITY));
-      store_shared(tiles.terms(t) + (kQueries + i) * 4,
-                   __float_as_uint(exists ? a.terms.delta[from + i] : 0.0f));
-    }
+    copy_terms_of_tile<kQueries>(a.terms, from, block.visible.queries - query, tiles.terms(t));
     __syncwarp();
-    if (lane == 0) arrive(&ring.full[ring.stage(t)]);
+    if (threadIdx.x % kWarp == 0) arrive(&ring.full[ring.stage(t)]);
   }
 }
 

@@ -244,7 +244,7 @@ template <class T, int D>
 __device__ void copy_terms(const Arguments<T, D>& a, const KeyBlock<D>& block, const Tiles<D>& tiles,
                            Barriers<D>& barriers) {
   constexpr int kQueries = Tiles<D>::kQueries;
-  const int lane = threadIdx.x % kWarp, first = a.mask.queries.first_row(block.document);
+  const int first = a.mask.queries.first_row(block.document);
   Step step(block);
 #pragma unroll 1
   for (int t = 0; t < block.steps; ++t, step.advance(a.mask.group)) {
@@ -252,14 +252,9 @@ __device__ void copy_terms(const Arguments<T, D>& a, const KeyBlock<D>& block, c
     const int64_t from =
         static_cast<int64_t>(block.first_head + step.head) * a.mask.queries.rows + first + query;
     barriers.queries.wait_empty(t);
-    for (int i = lane; i < kQueries; i += kWarp) {
-      const bool exists = query + i < block.visible.queries;
-      store_shared(tiles.terms(t) + i * 4, __float_as_uint(exists ? a.terms.lse[from + i] : INFINITY));
-      store_shared(tiles.terms(t) + (kQueries + i) * 4,
-                   __float_as_uint(exists ? a.terms.delta[from + i] : 0.0f));
-    }
+    copy_terms_of_tile<kQueries>(a.terms, from, block.visible.queries - query, tiles.terms(t));
     __syncwarp();
-    if (lane == 0) arrive(&barriers.queries.full[barriers.queries.stage(t)]);
+    if (threadIdx.x % kWarp == 0) arrive(&barriers.queries.full[barriers.queries.stage(t)]);
   }
 }
 

@@ -57,4 +57,15 @@ struct LaneTerms {
   }
 };
 
+// Copies the terms of kQueries queries from `from` on to shared memory, lse before delta. From `count` on
+// there are no queries, and the terms are those of masked rows. Called by one warp.
+template <int kQueries>
+__device__ void copy_terms_of_tile(const QueryTerms& terms, int64_t from, int count, uint32_t to) {
+  for (int i = threadIdx.x % kWarp; i < kQueries; i += kWarp) {
+    const bool exists = i < count;
+    store_shared(to + i * 4, __float_as_uint(exists ? terms.lse[from + i] : INFINITY));
+    store_shared(to + (kQueries + i) * 4, __float_as_uint(exists ? terms.delta[from + i] : 0.0f));
+  }
+}
+
 }  // namespace flatshard::cuda
