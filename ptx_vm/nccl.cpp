@@ -4,6 +4,10 @@
 // calls in the same order, two ranks on one GPU are refused, and a non-blocking communicator is ready some
 // time after the call that creates it. All ranks are in MPI_COMM_WORLD.
 //
+// A captured call is a node of its graph, which exchanges the values of its buffers at every launch. As in
+// NCCL, all ranks must launch the graph, and a communicator cannot be destroyed while a graph has calls of
+// it: NCCL would wait for the end of the graph, the machine aborts.
+//
 // A communicator that has windows must receive in them: its copy engines could not otherwise.
 //
 // Environment: PTX_VM_NCCL=stuck: no communicator is ever ready; windowless: none registers windows.
@@ -14,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include <mpi.h>
@@ -35,6 +40,7 @@ struct ncclComm {
   bool prefers_copy_engines = false;
   int children = 0;  // that share its resources
   ncclComm* parent = nullptr;
+  std::shared_ptr<const char> captured = std::make_shared<const char>();  // shared by all captured calls
 };
 
 namespace flatshard::ptx_vm {
@@ -57,9 +63,9 @@ ncclResult_t attempt(Work&& work) {
       throw;
     }
   });
-  return code == cudaSuccess               ? ncclSuccess
-         : code == cudaErrorIllegalAddress ? ncclUnhandledCudaError
-                                           : ncclInvalidUsage;
+  return code == cudaSuccess             ? ncclSuccess
+         : code == cudaErrorInvalidValue ? ncclInvalidUsage
+                                         : ncclUnhandledCudaError;
 }
 
 // What a program must never do, and could not report from a destructor.
@@ -88,14 +94,17 @@ struct Part {
 
 using Requests = std::vector<MPI_Request>;
 
-// Starts an exchange in stream order. The pieces must be device memory.
-void enqueue(const char* what, const std::vector<Part>& parts, cudaStream_t stream,
+// Starts an exchange in stream order, or at each launch of the graph that captures it. The pieces must be
+// device memory.
+void enqueue(const char* what, const ncclComm& comm, const std::vector<Part>& parts, cudaStream_t stream,
              std::function<Requests()> start) {
   for (const Part& part : parts) {
     check_range(part.piece, what);
     check(part.piece.is_on_device(), name_of(part.piece), " is not on the device");
   }
-  streams().enqueue(queue_of(stream), what, [parts, start = std::move(start)](Activity& self) {
+  Queue& queue = queue_of(stream);
+  const std::shared_ptr<const char> captured = queue.captured.capture ? comm.captured : nullptr;
+  streams().enqueue(queue, what, [parts, captured, start = std::move(start)](Activity& self) {
     Past past(timeline().begin(self));
     for (const Part& part : parts) touch(part.piece, past, part.writes);
     streams().stay_until([parts, requests = start()]() mutable {
@@ -269,6 +278,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   refuse(!comm->registered.empty(), "a communicator is destroyed with registered memory");
   refuse(!comm->windows.empty(), "a communicator is destroyed with open windows");
   refuse(comm->children != 0, "a communicator is destroyed before those that share its resources");
+  refuse(comm->captured.use_count() > 1, "a communicator is destroyed before the graphs with its calls");
   if (comm->parent) --comm->parent->children;
   MPI_Comm_free(&comm->mpi);
   delete comm;
@@ -344,7 +354,7 @@ ncclResult_t ncclAlltoAll(const void* from, void* to, size_t count, ncclDataType
     const size_t bytes = bytes_of(type, count);
     const Piece received = piece_of(to, bytes * static_cast<size_t>(comm->size));
     check_window(*comm, received, "NCCL all-to-all");
-    enqueue("NCCL all-to-all",
+    enqueue("NCCL all-to-all", *comm,
             {{piece_of(const_cast<void*>(from), received.bytes()), false}, {received, true}}, stream,
             [=, mpi = comm->mpi] {
               Requests one(1);
@@ -367,7 +377,7 @@ ncclResult_t ncclGroupEnd() {
     std::vector<Part> parts;
     for (const Message& m : messages)
       parts.push_back({piece_of(m.data, static_cast<size_t>(m.bytes)), !m.is_sent});
-    enqueue("NCCL messages", parts, g.stream,
+    enqueue("NCCL messages", *g.comm, parts, g.stream,
             [messages, mpi = g.comm->mpi] { return start_messages(messages, mpi); });
   });
 }
@@ -389,7 +399,7 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
     std::vector<Part> parts{{piece_of(to, bytes * static_cast<size_t>(comm->size)), true}};
     check_window(*comm, parts.front().piece, "NCCL all-gather");
     if (!in_place) parts.push_back({piece_of(const_cast<void*>(from), bytes), false});
-    enqueue("NCCL all-gather", parts, stream, [=, mpi = comm->mpi] {
+    enqueue("NCCL all-gather", *comm, parts, stream, [=, mpi = comm->mpi] {
       Requests one(1);
       MPI_Iallgather(in_place ? MPI_IN_PLACE : from, static_cast<int>(bytes), MPI_BYTE, to,
                      static_cast<int>(bytes), MPI_BYTE, mpi, one.data());
@@ -403,7 +413,7 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDat
   return attempt([&] {
     check(type == ncclFloat32, "only sums of fp32 are supported");
     const size_t bytes = bytes_of(type, count);
-    enqueue("NCCL reduce-scatter",
+    enqueue("NCCL reduce-scatter", *comm,
             {{piece_of(const_cast<void*>(from), bytes * static_cast<size_t>(comm->size)), false},
              {piece_of(to, bytes), true}},
             stream, [=, mpi = comm->mpi] {
@@ -420,11 +430,12 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
   return attempt([&] {
     check(from == to, "only a broadcast in place is supported");
     const size_t bytes = bytes_of(type, count);
-    enqueue("NCCL broadcast", {{piece_of(to, bytes), comm->rank != root}}, stream, [=, mpi = comm->mpi] {
-      Requests one(1);
-      MPI_Ibcast(to, static_cast<int>(bytes), MPI_BYTE, root, mpi, one.data());
-      return one;
-    });
+    enqueue("NCCL broadcast", *comm, {{piece_of(to, bytes), comm->rank != root}}, stream,
+            [=, mpi = comm->mpi] {
+              Requests one(1);
+              MPI_Ibcast(to, static_cast<int>(bytes), MPI_BYTE, root, mpi, one.data());
+              return one;
+            });
   });
 }
 }

@@ -134,10 +134,11 @@ const std::vector<ThirdParty>& third_party() {
       {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
       {"^cublas", "^(kernels|ptx_vm|ptx_vm/tests)/cublas|^bench/fp8_cases\\.cpp$"},
       {"^cudnn", "^kernels/cudnn"},
-      {"^nccl\\.h$", "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^ptx_vm/nccl\\.cpp$"},
+      {"^nccl\\.h$",
+       "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^ptx_vm/(nccl|tests/nccl_ranks_cuda)\\.cpp$"},
       {"^mpi\\.h$",
        "^comm/(world|mpi_communicator)\\.cpp$|^comm/mpi_meeting\\.|^bench/plain_mpi\\.cpp$|^ptx_vm/"
-       "nccl\\.cpp$"},
+       "(nccl|tests/nccl_ranks_cuda)\\.cpp$"},
       {"^omp\\.h$", "^kernels/gemm_onednn\\.cpp$"},
       {"^doctest/", "^tests/"},
       {"^pcre2\\.h$", "^text/words/regex_pcre2\\.cpp$"},
