@@ -74,6 +74,11 @@ class Communicator {
   };
   const Peers& peers() const { return peers_; }
 
+  // To be called before each launch of a graph (runtime/graph.h), which may block, and after it with one of
+  // its streams. The watchdog cannot see the captured calls in a graph, and watches each launch as a whole.
+  virtual void graph_launches() {}
+  virtual void graph_launched(Stream&) {}
+
   // Appends every later call to `log`, also on planning streams; null stops it.
   void log_to(CollectiveLog* log) { log_ = log; }
 

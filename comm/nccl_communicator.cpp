@@ -211,6 +211,14 @@ class NcclCommunicator : public Communicator {
     stream.sync();
   }
 
+  void graph_launches() override {
+    if (captured_.bytes > 0) launching_.emplace(watchdog_, captured_);
+  }
+  void graph_launched(Stream& stream) override {
+    launching_.reset();
+    if (captured_.bytes > 0) pending_calls_.add(static_cast<cudaStream_t>(stream.native()), captured_);
+  }
+
   std::string transfers() const override {
     return str("NCCL ", version_of_nccl(), ", ",
                windows_ > 0 && refused_ == 0
@@ -299,7 +307,8 @@ class NcclCommunicator : public Communicator {
   }
 
   // Enqueues NCCL calls as one group. A communicator's first call connects to the other ranks, and blocks
-  // until they connect too.
+  // until they connect too. A captured group gets no pending call: an event that was recorded in
+  // a capture cannot be queried, and the group runs in every launch. graph_launched() adds that.
   template <class Calls>
   void enqueue(Stream& stream, const Collective& call, const Calls& calls) {
     if (stream.planning()) return;
@@ -308,7 +317,10 @@ class NcclCommunicator : public Communicator {
     calls(static_cast<cudaStream_t>(stream.native()));
     nccl_check(ncclGroupEnd(), "ncclGroupEnd");
     stream.launched();
-    pending_calls_.add(static_cast<cudaStream_t>(stream.native()), call);
+    if (stream.capturing())
+      captured_.bytes = std::max(captured_.bytes, call.bytes);
+    else
+      pending_calls_.add(static_cast<cudaStream_t>(stream.native()), call);
   }
 
   Device device_;
@@ -316,6 +328,9 @@ class NcclCommunicator : public Communicator {
   ncclComm_t comm_;
   Watchdog* watchdog_;
   int windows_ = 0, refused_ = 0;  // registrations with and without a window
+  // What stands for the calls in a graph, with the size of the largest; no bytes: none has been captured.
+  Collective captured_{name(), "replay", "captured calls", 0, DType::u8};
+  std::optional<InFlight> launching_;
   PendingCalls pending_calls_;
   std::optional<Watchdog::Probe> probe_;
 };

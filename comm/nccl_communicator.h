@@ -6,6 +6,11 @@
 // Each communicator has its own connections and buffers, so that gathers and reductions run side by side:
 // communicators that share them take turns. If all ranks of a communicator reach one another's memory, its
 // collectives on registered memory run on the copy engines and occupy no multiprocessor.
+//
+// Calls may be captured in a graph (runtime/graph.h), if each has been made once before: the first connects
+// to the other ranks. Graphs must be destroyed before their communicators. NCCL documents that what it does
+// for graphs beside other calls can deadlock where a thread launches graphs of several communicators;
+// NCCL_GRAPH_MIXING_SUPPORT=0 turns that off, but then no call may follow a launch that is under way.
 
 #include <memory>
 

@@ -59,6 +59,16 @@ void RankGroup::connect(Stream& stream) const {
   if (between_) between_->connect(stream);
 }
 
+void RankGroup::graph_launches() const {
+  inside_->graph_launches();
+  if (between_) between_->graph_launches();
+}
+
+void RankGroup::graph_launched(Stream& stream) const {
+  inside_->graph_launched(stream);
+  if (between_) between_->graph_launched(stream);
+}
+
 int64_t RankGroup::library_bytes(Transport transport) const {
   return estimated_library_bytes(transport, *inside_) +
          (between_ ? estimated_library_bytes(transport, *between_) : 0);

@@ -47,6 +47,8 @@ class RankGroup {
   void log_to(CollectiveLog* log) const;
   void reserve_workspace(Arena& pinned) const;
   void connect(Stream& stream) const;
+  void graph_launches() const;
+  void graph_launched(Stream& stream) const;
   int64_t library_bytes(Transport transport) const;  // an estimate, as in communicator.h
   std::string transfers() const { return inside_->transfers(); }
   // Registers memory with each communicator while the results live.

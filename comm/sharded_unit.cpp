@@ -150,6 +150,10 @@ void ShardedUnit::release(Stream& compute) {
   release_slot(compute);
 }
 
+void ShardedUnit::ungather(Stream& compute) {
+  if (value_slot_) release_slot(compute);
+}
+
 // Releases the slot; no layer reads it any more.
 void ShardedUnit::release_slot(Stream& compute) {
   compute.record(value_slot_->free);

@@ -45,6 +45,8 @@ class ShardedUnit {
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
+  // Frees the slot of gathered parameters, even if the unit stays gathered or nothing has read them.
+  void ungather(Stream& compute);
   // The gradients of a lane, one for each parameter. A gradient that nothing has written by the time of
   // reduce() is zero.
   std::vector<Gradient>& grads(Stream& compute, int lane, int64_t micro);

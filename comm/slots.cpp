@@ -1,6 +1,7 @@
 #include "comm/slots.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace flatshard {
 namespace {
@@ -103,6 +104,13 @@ ValueSlot* GatherSlots::take(const UnitRole& role) {
   if (kind == Kind::ring) ++ring.turn;
   slot.taken = true;
   return &slot;
+}
+
+void GatherSlots::rewind() {
+  for (Ring& ring : rings_) {
+    assert(std::none_of(ring.slots.begin(), ring.slots.end(), [](const ValueSlot& s) { return s.taken; }));
+    ring.turn = 0;
+  }
 }
 
 GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,

@@ -94,6 +94,8 @@ class GatherSlots {
   // Takes the slot that `role` may fill next; its tensors fit the largest unit that shares the slot. Null if
   // that slot has not been released.
   ValueSlot* take(const UnitRole& role);
+  // Makes every ring begin with its first slot again. All of its slots must be free.
+  void rewind();
 
  private:
   struct Ring {

@@ -27,6 +27,12 @@ struct Communicators {
   void connect(Stream& stream) const {
     for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->connect(stream);
   }
+  void graph_launches() const {
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->graph_launches();
+  }
+  void graph_launched(Stream& stream) const {
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->graph_launched(stream);
+  }
   int64_t library_bytes(Transport transport) const {
     int64_t bytes = 0;
     for (const RankGroup* group : {&compute, &gather, &reduce, &replicas})

@@ -5,6 +5,10 @@
 // A launch is one operation of the whole set: it runs after all work enqueued on any of the set's streams
 // before it, and all work enqueued later runs after it. Waiting inside the graph for an event recorded
 // outside it, or the reverse, is therefore unnecessary and has no effect.
+//
+// A graph may contain calls of NCCL. All ranks of a communicator must then capture the same calls and make
+// the same launches, and the graph must be destroyed before the communicator, which would wait for that
+// forever.
 
 #include <functional>
 #include <vector>

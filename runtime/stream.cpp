@@ -130,6 +130,7 @@ Stream::~Stream() {
 
 Device Stream::device() const { return is_host_side_ ? Device::cpu() : set_.device(); }
 bool Stream::planning() const { return set_.options().planning; }
+bool Stream::capturing() const { return set_.capture_ != 0; }
 
 bool Stream::runs_immediately(const char* what) const {
   check(!device().is_cuda(), what,

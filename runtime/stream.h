@@ -102,6 +102,8 @@ class Stream {
   void launched() const;
   Recording* recording() const { return recording_; }
   int index() const { return index_; }  // index in the set
+  // Returns whether work that is enqueued now is captured in a graph (graph.h) and does not run.
+  bool capturing() const;
   bool traced() const { return trace_ != nullptr; }
   const std::string& name() const { return name_; }
   void* native() const { return native_; }  // cudaStream_t; null on the CPU

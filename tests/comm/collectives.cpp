@@ -1,7 +1,9 @@
 #include "tests/comm/collectives.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <ostream>
+#include <thread>
 #include <vector>
 
 #include "build_config.h"
@@ -9,6 +11,7 @@
 #include "comm/gpu_place.h"
 #include "runtime/arena.h"
 #include "runtime/check.h"
+#include "runtime/graph.h"
 #include "runtime/memory.h"
 
 namespace flatshard::test {
@@ -70,7 +73,51 @@ class Trial {
     return holds(received, [&](int64_t i) { return value(last, i); });
   }
 
+  // Exchanges in a graph, which is launched twice, with other values each time. An uncaptured call precedes
+  // each launch.
+  bool graph(StreamSet& streams) {
+    const auto nothing = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n), -1); };
+    const int64_t n = comm_.size() * part_;
+    const Tensor source = upload(nothing(n)), shard = upload(nothing(part_)), sent = upload(nothing(n)),
+                 full = upload(nothing(n)), received = upload(nothing(n));
+    Graph exchange(streams, [&] {
+      copy(stream_, sent, source);
+      comm_.all_gather(stream_, full, shard, "a trial");
+      comm_.all_to_all(stream_, received, sent, "a trial");
+    });
+    bool all = holds(full, [](int64_t) { return -1.0f; });
+    for (const float factor : {1.0f, 3.0f}) {
+      std::vector<float> values = mine(n);
+      for (float& v : values) v *= factor;
+      copy(stream_, source, {values.data(), DType::f32, {n}, Device::cpu()});
+      copy(stream_, shard, part_of(source, 0, comm_.size()));
+      comm_.broadcast(stream_, shard, 0, "a trial");
+      launch(exchange);
+      all = holds(full, [&](int64_t i) { return factor * value(0, i % part_); }) && all;
+      all = holds(received,
+                  [&](int64_t i) {
+                    return factor * value(static_cast<int>(i / part_), comm_.rank() * part_ + i % part_);
+                  }) &&
+            all;
+    }
+    return all;
+  }
+  // Rank 0 launches a graph that the others only capture, and waits for its watchdog.
+  void unmatched_graph(StreamSet& streams) {
+    const Tensor full = upload(mine(comm_.size() * part_)), shard = upload(mine(part_));
+    comm_.all_gather(stream_, full, shard, "a trial");  // connects
+    stream_.sync();
+    Graph exchange(streams, [&] { comm_.all_gather(stream_, full, shard, "a trial"); });
+    if (comm_.rank() == 0) launch(exchange);
+    std::this_thread::sleep_for(std::chrono::seconds(30));
+  }
+
  private:
+  void launch(Graph& exchange) {
+    comm_.graph_launches();
+    exchange.launch();
+    comm_.graph_launched(stream_);
+  }
   static float value(int rank, int64_t at) { return static_cast<float>((rank + 1) * 1000 + at % 997); }
   size_t whole() const { return static_cast<size_t>(comm_.size() * part_); }
 
@@ -145,6 +192,7 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
         for (const int root : {0, comm->size() - 1})
           expect(trial().broadcast(root), "broadcast", part, groups);
         if (comm->size() % 2 == 0) expect(trial().messages(), "send and receive", part, groups);
+        if (transport == Transport::nccl) expect(trial().graph(streams), "a graph", part, groups);
       }
     }
   }
@@ -165,6 +213,14 @@ bool collectives_hold(World& world, std::ostream& out) {
   }
   if (all && world.rank() == 0) out << "collectives hold on " << world.size() << " ranks\n";
   return all;
+}
+
+void launch_unmatched_graph(World& world) {
+  const Device gpu = Device::cuda(place_on_gpu(world).index);
+  const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", 0, Transport::nccl, gpu);
+  world.limit_collectives(std::chrono::seconds(1));
+  StreamSet streams(gpu);
+  Trial(*comm, streams.add("collectives", StreamRole::comm), kParts[0]).unmatched_graph(streams);
 }
 
 }  // namespace flatshard::test

@@ -11,4 +11,7 @@ namespace flatshard::test {
 // `out`.
 bool collectives_hold(World& world, std::ostream& out);
 
+// Rank 0 alone launches a graph with a call of NCCL: its watchdog must end all ranks.
+void launch_unmatched_graph(World& world);
+
 }  // namespace flatshard::test

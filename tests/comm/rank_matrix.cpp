@@ -17,6 +17,7 @@
 //                     rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
+//   --unmatched       a graph that only rank 0 launches, on GPUs with NCCL: the watchdog ends the ranks
 //   --traffic         the bytes received in a step of each strategy, compared with the unit table
 //   --bubble          the idle time of pipeline stages in each schedule, with stages that sleep
 //   --clocks          measures the clock offsets of the ranks, with clocks shifted on purpose
@@ -269,10 +270,10 @@ Options parse(int argc, char** argv) {
       *number = std::atoll(argv[++i]);
       check(*number > 0, word, " is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",      "--sample", "--nightly", "--stages",
-                                        "--all-stages",  "--images", "--starts",  "--written",
-                                        "--all-written", "--start",  "--losses",  "--collectives",
-                                        "--traffic",     "--bubble", "--clocks",  "--nonfinite"};
+      constexpr const char* kModes[] = {
+          "--subset",  "--sample",  "--nightly",     "--stages",    "--all-stages", "--images",
+          "--starts",  "--written", "--all-written", "--start",     "--losses",     "--collectives",
+          "--traffic", "--bubble",  "--clocks",      "--nonfinite", "--unmatched"};
       std::string modes;
       for (const char* mode : kModes) modes += str(modes.empty() ? "" : ", ", mode);
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
@@ -290,6 +291,7 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--written" || o.mode == "--all-written")
     return written_files_hold(world, o.mode == "--all-written", std::cout);
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
+  if (o.mode == "--unmatched") return launch_unmatched_graph(world), false;
   if (o.mode == "--bubble") return print_bubbles(world, std::cout), true;
   if (o.mode == "--clocks") return clocks_hold(world);
   if (o.mode == "--nonfinite") return skips_together(world);

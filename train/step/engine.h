@@ -213,6 +213,7 @@ class Engine {
   std::vector<AnswerSums> answers_;  // sums of each sequence
   std::vector<Graph> graphs_;        // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;
+  bool begins_step_ = false;  // exactly the units of prefetch_next_step() are gathered
 };
 
 }  // namespace flatshard

@@ -85,6 +85,7 @@ struct Activations : PipeBuffer {
 void Engine::forward_only(LayerCall& c, const RowCounts& rows, const RowCounts& most,
                           const LayerRange& layers, const Tensor& input, const Tensor& output) {
   const ArenaScope scope(memory_.activations);
+  begins_step_ = false;
   const auto takes_message = [&](int at) {
     if (at > setup_.pipeline.last_chunk()) return false;
     const int first = setup_.pipeline.chunks[static_cast<size_t>(at)].first;

@@ -56,8 +56,10 @@ void Engine::accumulate(const Schedule& schedule) {
   buffers_.begin();
   if (setup_.pipeline.stages > 1) return accumulate_in_stages(schedule);
   // The first step is not replayed: libraries allocate at their first call, which a capture does not allow. A
-  // traced step is not replayed either, since its work is timed call by call.
+  // traced step is not replayed either, since its work is timed call by call. All ranks trace the same steps,
+  // and so agree on which steps are captured or replayed, as NCCL requires.
   const bool replays = setup_.uses_graphs() && has_stepped_ && !compute_.times_kernels();
+  if (replays && !begins_step_) prefetch_next_step();
   for (size_t micro = 0; micro < schedule.actions.size() / 2; ++micro)
     replays ? replay_micro_step(schedule, micro) : micro_step(schedule, micro);
 }
@@ -125,20 +127,31 @@ void Engine::prefetch_after(const Visit& visit, const Pass& pass) {
 }
 
 // Gathers the units that the next step, or an evaluation before it, needs first, while the other units are
-// updated.
+// updated. Graphs contain the addresses of slots, and gather only what was not gathered when they were
+// captured: every step of a run with graphs begins with the same units gathered, in the same slots.
 void Engine::prefetch_next_step() {
+  if (setup_.uses_graphs()) {
+    for (ShardedUnit& u : units()) u.ungather(compute_);
+    units_.shared().gather_slots.rewind();
+  }
+  begins_step_ = true;
   const std::vector<Visit>& visits = schedule_.visits;
   const size_t ahead =
       setup_.config.parallel.forward_prefetch ? static_cast<size_t>(setup_.config.parallel.depth) : 0;
   for (size_t i = 0; i < std::min(1 + ahead, visits.size()); ++i) units_.prefetch(visits[i].layer, gather_);
 }
 
-// With run.cuda_graphs a micro-step is captured once and then replayed. A replay does not update the
-// host-side state of the units. That is safe because micro-steps are replayed in the order of their capture,
-// and the units are in the same state at the end of every step.
+// With run.cuda_graphs a micro-step is captured once, with its exchanges over NCCL, and then replayed. A
+// replay does not update the host-side state of the units. That is safe because micro-steps are replayed in
+// the order of their capture, and every step begins with the units in the same state (prefetch_next_step).
+// Inputs, weights of targets and the update stay outside: they change between steps. So does what the host
+// waits for.
 void Engine::replay_micro_step(const Schedule& schedule, size_t micro) {
   if (graphs_.size() == micro) graphs_.emplace_back(streams_, [&] { micro_step(schedule, micro); });
+  const Communicators& comms = units_.shared().comms;
+  comms.graph_launches();
   graphs_[micro].launch();
+  comms.graph_launched(compute_);
 }
 
 }  // namespace flatshard

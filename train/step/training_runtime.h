@@ -82,7 +82,7 @@ class TrainingRuntime {
   std::vector<std::shared_ptr<void>> registered_;
   StreamSet streams_;
   RunPlan plan_;
-  std::optional<Engine> engine_;
+  std::optional<Engine> engine_;  // its graphs must be destroyed before the communicators (runtime/graph.h)
   std::optional<Staging> staging_;
 };
 
