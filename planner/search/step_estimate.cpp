@@ -25,6 +25,8 @@ std::vector<NamedPart> work_in(const StepParts& p) {
 
 std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
   const Config& c = setup.config;
+  const bool could_capture =
+      setup.ranks() == 1 && setup.device.is_cuda() && setup.why_no_graphs.empty() && !setup.uses_graphs();
   const bool accumulates = setup.batching.micro_steps > 1, native = c.parallel.reduction == Reduction::native,
              gathers_again =
                  c.parallel.strategy == Strategy::full_shard || c.parallel.strategy == Strategy::hybrid;
@@ -42,7 +44,7 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
           {"other stages", p.stages, "more micro-batches, or --parallel.schedule=interleaved"},
           {"copies", p.copies, "no offload and no paging, if it fits"},
           {"the host's updates", p.host, "no offload, if it fits"},
-          {"launches", p.launches, setup.ranks() == 1 ? "--run.cuda_graphs=true" : larger}};
+          {"launches", p.launches, could_capture ? "--run.cuda_graphs=true" : larger}};
 }
 
 // The parts that take more than half a percent of the step.

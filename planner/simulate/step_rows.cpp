@@ -17,7 +17,8 @@ namespace {
 constexpr double kProcessorsOfLinks = 0.12, kProcessorsOfNetwork = 0.03;
 constexpr double kMemoryPasses = 2;
 // With CUDA graphs the host enqueues a step as a whole, and every op starts sooner: the 3,003 ops of a step
-// take 48.2 instead of 52.2 ms on an H200 (bench/results/h200.md).
+// take 48.2 instead of 52.2 ms on an H200 (bench/results/h200.md). Not simulated: every graph begins when all
+// streams have ended the one before, so that on several ranks no exchange overlaps the next micro-step.
 constexpr double kIssueInGraphUs = 0.5, kSavedInGraphUs = 1.4;
 
 // The calls in which several rows meet: communicator, stage of the sender and of the receiver, or -1 if all

@@ -13,6 +13,7 @@ namespace {
 Config config_of(const char* family) {
   Config c;
   c.run.device = DeviceChoice::cuda;
+  c.run.cuda_graphs = CudaGraphs::off;
   c.model = {.family = family, .layers = 4, .hidden = 512, .heads = 8, .kv_heads = 4, .vocab = 5000};
   c.data.seq_len = 384;
   c.train.steps = 1;
@@ -85,6 +86,23 @@ TEST_CASE("a plan for GPUs has the same numbers in every build") {
     CHECK(plan.units.bytes().all() == received);
     CHECK(1e6 * simulate_step(setup, h100).seconds == doctest::Approx(microseconds).epsilon(1e-5));
   }
+}
+
+TEST_CASE("a step on one GPU is simulated with graphs where the run uses them") {
+  const Cluster h100 = usual_cluster(gpu_model("h100-80gb"));
+  const auto seconds = [&](int ranks, CudaGraphs wanted, Packing packing) {
+    Config config = config_of("llama");
+    config.run.cuda_graphs = wanted;
+    config.data.packing = packing;
+    return simulate_step(set_up(config, ranks, {}, Purpose::plan), h100).seconds;
+  };
+  const double without = seconds(1, CudaGraphs::off, Packing::wrapped),
+               with = seconds(1, CudaGraphs::on, Packing::wrapped);
+  CHECK(with < without);
+  CHECK(seconds(1, CudaGraphs::automatic, Packing::wrapped) == with);
+  CHECK(seconds(1, CudaGraphs::automatic, Packing::documents) ==
+        seconds(1, CudaGraphs::off, Packing::documents));
+  CHECK(seconds(2, CudaGraphs::automatic, Packing::wrapped) == seconds(2, CudaGraphs::off, Packing::wrapped));
 }
 
 TEST_CASE("a config is planned with a published model in place of its own, and is not trained so") {

@@ -15,6 +15,7 @@ Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps, 
                  const QuantConfig& quant) {
   Config c;
   c.run.device = DeviceChoice::cuda;
+  c.run.cuda_graphs = CudaGraphs::off;  // the launches of a step are counted one by one
   c.model = model;
   c.lora = lora;
   c.quant = quant;

@@ -52,6 +52,8 @@ enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
 enum class AttentionChoice { automatic, one_pass, sm_80 };
 constexpr auto value_names(AttentionChoice) { return std::array{"auto", "one_pass", "sm_80"}; }
+enum class CudaGraphs { off, on, automatic };
+constexpr auto value_names(CudaGraphs) { return std::array{"false", "true", "auto"}; }
 enum class Recompute { none, full, selective };
 constexpr auto value_names(Recompute) { return std::array{"false", "true", "selective"}; }
 enum class LrScaling { none, linear, sqrt };
@@ -84,7 +86,7 @@ struct RunConfig {
   std::string trace = "false";  // the steps to trace: trace_steps.h
   int64_t hash_every = 0;
   int64_t threads = 0;  // compute threads; 0: this rank's share of the processors
-  bool cuda_graphs = false;
+  CudaGraphs cuda_graphs = CudaGraphs::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
   std::string tuned_products;         // file of timed algorithms; empty: the heuristics of cuBLASLt
   int64_t spare_multiprocessors = 0;  // multiprocessors of a GPU that matrix products leave free

@@ -39,8 +39,10 @@ std::vector<Field> run_fields(RunConfig& run) {
       {"run.seed", &run.seed, "seed of all random numbers", at_least(0),
        fixed("which the order of the data depends on"), example("7")},
       {"run.device", &run.device, "compute device; auto takes a GPU if there is one", silent},
-      {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU",
-       silent},
+      {"run.cuda_graphs", &run.cuda_graphs,
+       "replay each micro-step on a GPU as a CUDA graph; auto: on one rank, where nothing prevents it; true: "
+       "also on several ranks over NCCL, and an error where something does",
+       Spelling::or_flag, silent},
       {"run.attention", &run.attention,
        "kernels of attention on a GPU: auto takes those for its architecture, one_pass the same but on "
        "Hopper one kernel for the backward pass instead of two, sm_80 the ones that run on all, to compare; "

@@ -51,10 +51,16 @@ std::string tf32_of(const RunSetup& setup) {
 }
 
 std::string graphs_line(const RunSetup& setup) {
-  if (!setup.config.run.cuda_graphs) return "";
-  return setup.uses_graphs()
-             ? "graphs    micro-steps are captured as CUDA graphs in step 2 and replayed from then on\n"
-             : "graphs    off: run.cuda_graphs has no effect on a CPU\n";
+  const CudaGraphs wanted = setup.config.run.cuda_graphs;
+  if (wanted == CudaGraphs::off) return "";
+  if (!setup.device.is_cuda())
+    return wanted == CudaGraphs::on ? "graphs    off: run.cuda_graphs has no effect on a CPU\n" : "";
+  if (setup.uses_graphs())
+    return "graphs    micro-steps are captured as CUDA graphs in step 2 and replayed from then on\n";
+  return str("graphs    off: ",
+             setup.why_no_graphs.empty() ? "several ranks use them only with run.cuda_graphs = true"
+                                         : setup.why_no_graphs,
+             '\n');
 }
 
 // The levels of exchange, for ranks on several hosts; otherwise "".

@@ -1,6 +1,7 @@
 #include "train/setup/contradictions.h"
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/attention_one_pass.h"
 #include "runtime/check.h"
@@ -83,6 +84,38 @@ void check_updates(const Config& c, Problems& problems) {
       "set it to false");
 }
 
+// A reason why micro-steps cannot be captured, and the beginning of the remedy: "remove X, or ".
+struct Obstacle {
+  std::string reason, remedy;
+};
+
+// A graph repeats the shapes and scalars of its capture, and the host takes no part in it. (The factors of a
+// loss of whole answers are such scalars, too, but packings that cut no answer are excluded already.)
+std::vector<Obstacle> obstacles_to_graphs(const RunSetup& s) {
+  // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
+  constexpr int64_t kMostGraphs = 64;
+  std::vector<Obstacle> all;
+  const auto add = [&](bool prevents, const std::string& reason, const std::string& remedy) {
+    if (prevents) all.push_back({reason, remedy});
+  };
+  add(s.model.vision.has_value(), "images change the number of rows", "");
+  add(s.pipeline.stages > 1,
+      str("parallel.stages = ", s.pipeline.stages, " mixes the passes of several micro-steps"), "");
+  add(s.transport == Transport::staged && s.ranks() > 1,
+      "the host takes part in every exchange of GPU ranks through MPI",
+      "give each rank its own GPU and communicate over NCCL, or ");
+  add(s.config.parallel.offload, "parallel.offload computes sums on the host", "remove it, or ");
+  add(s.config.lora.rank > 0 && s.config.lora.dropout > 0,
+      str("lora.dropout = ", s.config.lora.dropout, " draws new masks in every step"), "remove it, or ");
+  add(s.mask_documents(),
+      str("data.packing = \"", s.config.data.packing, "\" changes the number of documents"),
+      "use \"wrapped\", or ");
+  add(s.batching.micro_steps > kMostGraphs,
+      str(s.batching.micro_steps, " micro-steps need as many graphs, more than ", kMostGraphs),
+      "raise train.batch_size_per_device, or ");
+  return all;
+}
+
 }  // namespace
 
 void check_together(const Config& c, Problems& problems) {
@@ -100,30 +133,13 @@ void check_together(const Config& c, Problems& problems) {
                  ", must be 0 (measure) or at least ", kLeastGbps);
 }
 
-void check_graphs(const RunSetup& s, Problems& problems) {
-  // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
-  constexpr int64_t kMostGraphs = 64;
-  if (!s.uses_graphs()) return;
-  problems.check(!s.model.vision,
-                 "run.cuda_graphs = true does not support models that read images, whose "
-                 "numbers of rows change: set it to false");
-  problems.check(s.ranks() == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.ranks(),
-                 ": set it to false");
-  problems.check(
-      !s.config.parallel.offload,
-      "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
-      "one of them");
-  problems.check(s.config.lora.rank == 0 || s.config.lora.dropout == 0,
-                 "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
-                 " unchanged in every step: remove one of them");
-  problems.check(!s.mask_documents(),
-                 "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = \"",
-                 s.config.data.packing,
-                 "\" the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
-  problems.check(s.batching.micro_steps <= kMostGraphs,
-                 "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
-                 " micro-steps, must be at most ", kMostGraphs,
-                 ": raise train.batch_size_per_device, or set it to false");
+void check_graphs(RunSetup& s, Problems& problems) {
+  const std::vector<Obstacle> obstacles = obstacles_to_graphs(s);
+  if (!obstacles.empty()) s.why_no_graphs = obstacles.front().reason;
+  if (s.config.run.cuda_graphs != CudaGraphs::on || !s.device.is_cuda()) return;
+  for (const auto& [reason, remedy] : obstacles)
+    problems.check(false, "run.cuda_graphs = true, but ", reason, ": ", remedy,
+                   "set run.cuda_graphs to \"auto\"");
 }
 
 void check_attention(const RunSetup& s, Problems& problems) {

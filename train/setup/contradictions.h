@@ -18,8 +18,9 @@ void check_loss(const RunSetup& setup, Problems& problems);
 // The coefficients of an update are fp32 (kernels/adamw.h); AdamW's first update has the largest ones. Needs
 // the batch.
 void check_learning_rate(const RunSetup& setup, Problems& problems);
-// CUDA graphs capture no communication, no host work and no changing shapes. Needs batch, model and device.
-void check_graphs(const RunSetup& setup, Problems& problems);
+// CUDA graphs capture no host work and no changing shapes. Sets setup.why_no_graphs, which is a problem only
+// with run.cuda_graphs = true. Needs batch, model, pipeline stages and device.
+void check_graphs(RunSetup& setup, Problems& problems);
 // The one-pass kernel of attention supports some types and models. Needs model and device.
 void check_attention(const RunSetup& setup, Problems& problems);
 

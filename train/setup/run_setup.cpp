@@ -367,6 +367,7 @@ Config resolved_config(const RunSetup& setup, int threads) {
   c.model = setup.model;
   c.model.vocab = vocab;
   c.run.device = setup.device.is_cuda() ? DeviceChoice::cuda : DeviceChoice::cpu;
+  c.run.cuda_graphs = setup.uses_graphs() ? CudaGraphs::on : CudaGraphs::off;
   c.run.threads = threads;
   c.train.lane_size = setup.batching.lane_size();
   c.train.eval_batch_size_per_device = setup.eval_sequences;

@@ -36,6 +36,7 @@ struct RunSetup : RankLayout {
   int64_t shard_bytes = 0;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
   std::vector<std::string> warnings;
+  std::string why_no_graphs;  // why micro-steps cannot be captured as CUDA graphs; "" if they can
 
   bool has_adapters() const { return !model.adapters.empty(); }
   int64_t seq_len() const { return config.data.seq_len; }
@@ -56,7 +57,13 @@ struct RunSetup : RankLayout {
     const int64_t chunk = config.train.head_chunk, S = seq_len();
     return config.loss.is_used() ? std::max<int64_t>(1, chunk / S) * S : chunk;
   }
-  bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
+  // Returns whether micro-steps are captured as CUDA graphs. On several ranks "auto" captures nothing: no
+  // hardware has run a captured call of NCCL yet.
+  bool uses_graphs() const {
+    const CudaGraphs wanted = config.run.cuda_graphs;
+    const bool wants = wanted == CudaGraphs::on || (wanted == CudaGraphs::automatic && ranks() == 1);
+    return wants && device.is_cuda() && why_no_graphs.empty();
+  }
   double peak_lr() const;  // optimizer.lr, scaled as optimizer.lr_scaling says
 };
 

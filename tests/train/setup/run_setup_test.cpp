@@ -72,31 +72,64 @@ TEST_CASE("a plan for unknown hosts has NCCL in every build, one for these ranks
   CHECK(set_up(config, 2, {}, Purpose::plan).transport == Transport::staged);
 }
 
-TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shape on its GPU") {
-  struct Refused {
+TEST_CASE(
+    "what cannot be captured in graphs is an error where they are wanted, and leaves them out otherwise") {
+  struct Excluded {
     const char* reason;
     int ranks;
     void (*change)(Config&);
   };
-  for (const Refused& r :
-       {Refused{"supports one rank, but the run has 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
+  for (const Excluded& e :
+       {Excluded{"through MPI", 2, [](Config& c) { c.parallel.transport = TransportChoice::mpi; }},
+        {"parallel.stages = 2", 2, [](Config& c) { c.model.layers = 4, c.parallel.stages = 2; }},
         {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
-        {"would replay the masks of lora.dropout = 0.1", 1,
-         [](Config& c) { c.lora.rank = 2, c.lora.dropout = 0.1; }},
-        {"data.packing", 1, [](Config& c) { c.data.packing = Packing::documents; }},
-        {"65 micro-steps, must be at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
+        {"lora.dropout = 0.1", 1, [](Config& c) { c.lora.rank = 2, c.lora.dropout = 0.1; }},
+        {"data.packing = \"documents\"", 1, [](Config& c) { c.data.packing = Packing::documents; }},
+        {"130 micro-steps need as many graphs, more than 64", 1,
+         [](Config& c) { c.train.total_batch_size = 130; }}}) {
+    CAPTURE(e.reason);
     Config config = config_of(Precision::bf16);
     config.run.device = DeviceChoice::cuda;
-    config.run.cuda_graphs = true;
-    const auto error_of = [&] {
-      return test::error_of([&] { set_up(config, r.ranks, {.ranks = r.ranks}, Purpose::plan); });
-    };
-    if (r.ranks == 1) CHECK(error_of().empty());
-    r.change(config);
-    CHECK(error_of().find(r.reason) != std::string::npos);
+    config.train.total_batch_size = 2;
+    const auto setup = [&] { return set_up(config, e.ranks, {}, Purpose::plan); };
+    const auto error_of = [&] { return test::error_of(setup); };
+    config.run.cuda_graphs = CudaGraphs::on;
+    CHECK(error_of() == "");
+    CHECK(setup().uses_graphs());
+    e.change(config);
+    CHECK(test::missing_from(error_of(), {"run.cuda_graphs = true", e.reason, "to \"auto\""}) == "");
+    for (const CudaGraphs other : {CudaGraphs::automatic, CudaGraphs::off}) {
+      config.run.cuda_graphs = other;
+      CHECK(error_of() == "");
+      CHECK_FALSE(setup().uses_graphs());
+      CHECK(setup().why_no_graphs.find(e.reason) != std::string::npos);
+    }
+    config.run.cuda_graphs = CudaGraphs::on;
     config.run.device = DeviceChoice::cpu;
-    CHECK(error_of().empty());
+    CHECK(error_of() == "");
+    CHECK_FALSE(setup().uses_graphs());
   }
+}
+
+TEST_CASE("micro-steps are captured as graphs by default on one GPU, and on several where that is wanted") {
+  Config config = config_of(Precision::bf16);
+  config.train.total_batch_size = 2;
+  const auto uses = [&](DeviceChoice device, int ranks, CudaGraphs wanted) {
+    config.run.device = device;
+    config.run.cuda_graphs = wanted;
+    const RunSetup setup = set_up(config, ranks, {}, Purpose::plan);
+    CHECK(resolved_config(setup, 1).run.cuda_graphs ==
+          (setup.uses_graphs() ? CudaGraphs::on : CudaGraphs::off));
+    return setup.uses_graphs();
+  };
+  CHECK(Config{}.run.cuda_graphs == CudaGraphs::automatic);
+  CHECK(uses(DeviceChoice::cuda, 1, CudaGraphs::automatic));
+  CHECK(uses(DeviceChoice::cuda, 1, CudaGraphs::on));
+  CHECK_FALSE(uses(DeviceChoice::cuda, 1, CudaGraphs::off));
+  CHECK_FALSE(uses(DeviceChoice::cuda, 2, CudaGraphs::automatic));
+  CHECK(uses(DeviceChoice::cuda, 2, CudaGraphs::on));
+  for (const CudaGraphs wanted : {CudaGraphs::automatic, CudaGraphs::on})
+    CHECK_FALSE(uses(DeviceChoice::cpu, 1, wanted));
 }
 
 TEST_CASE("attention in one pass is refused for types and models that it does not support, on a GPU") {
