@@ -2,7 +2,7 @@
 const {runs, charts} = JSON.parse(document.getElementById("data").textContent);
 const margin = {left: 70, right: 16, top: 12, bottom: 44};
 // What the page shows, kept when it is reloaded.
-const shown = {axis: "steps", smoothing: 0, log: [], hidden: [], filter: "",
+const shown = {axis: "steps", zoom: null, smoothing: 0, log: [], whole: [], hidden: [], filter: "",
                sort: {column: "", descends: false}, open: {}, scroll: 0, ...(history.state || {})};
 
 function element(parent, name, attributes, text) {
@@ -160,6 +160,11 @@ function useAxis(name) {
   }
   if (first > last) first = 0, last = 1;
   only = first === last;
+  const [begin, end] = stretch(), isShown = x => x >= begin && x <= end;
+  for (const chart of charts) {
+    chart.markXs = chart.markXs.filter(isShown);
+    for (const s of chart.series) s.visible = s.placed.filter(p => isShown(p.x));
+  }
 }
 
 // Series of one run have different colours, and so have different runs.
@@ -173,31 +178,17 @@ function dash(chart, series) {
 }
 const drawn = (chart, points) => chart.isLog ? points.filter(p => p.value > 0) : points;
 
-// The range of the values with a margin; a single value is centered.
-function valueRange(chart, isLog) {
-  let low = Infinity, high = -Infinity;
-  for (const s of chart.series)
-    for (const {value} of s.placed) {
-      if (isLog && value <= 0) continue;
-      low = Math.min(low, value); high = Math.max(high, value);
-    }
-  if (low > high) return isLog ? [1, 10] : [0, 1];
-  if (isLog) return low === high ? [low / 2, high * 2] : [low / (high / low) ** 0.04, high * (high / low) ** 0.04];
-  if (chart.from_zero && low >= 0) return [0, high > 0 ? high * 1.08 : 1];
-  const air = high > low ? 0.05 * (high - low) : Math.abs(high) * 0.1 || 1;
-  return [low - air, high + air];
-}
-
 function drawChart(chart) {
   const {svg} = chart, isLog = chart.isLog;
   const width = Math.max(svg.clientWidth, 160), height = chart.wide ? 336 : 236;
-  const right = width - margin.right, bottom = height - margin.bottom;
+  const right = width - margin.right, bottom = chart.bottom = height - margin.bottom;
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
 
   const [low, high] = valueRange(chart, isLog), scale = isLog ? Math.log : v => v;
-  const around = only ? Math.max(1, Math.abs(first) * 0.1) : 0, from = first - around, to = last + around;
+  const around = only ? Math.max(1, Math.abs(first) * 0.1) : 0, [begin, end] = stretch();
+  const from = begin - around, to = end + around;
   chart.x = x => margin.left + (x - from) / (to - from) * (right - margin.left);
   chart.xAt = x => from + (x - margin.left) / (right - margin.left) * (to - from);
   chart.y = v => bottom - (scale(v) - scale(low)) / (scale(high) - scale(low)) * (bottom - margin.top);
@@ -209,28 +200,36 @@ function drawChart(chart) {
     element(svg, "text", {x: margin.left - 7, y: y + 4, "text-anchor": "end"}, text);
   });
   element(svg, "line", {class: "axis", x1: margin.left, x2: right, y1: bottom, y2: bottom});
-  const [unit, name] = axis.name(last - first), middle = (margin.top + bottom) / 2;
+  const [unit, name] = axis.name(end - begin), middle = (margin.top + bottom) / 2;
   element(svg, "text", {x: (margin.left + right) / 2, y: height - 8, "text-anchor": "middle"}, name);
   element(svg, "text", {x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})`},
           chart.label);
   const count = (right - margin.left) / 80;
-  for (const at of only ? [first / unit] : linearTicks(first / unit, last / unit, count, axis.least / unit)) {
+  for (const at of only ? [first / unit] : linearTicks(begin / unit, end / unit, count, axis.least / unit)) {
     const x = chart.x(at * unit), text = axis.tick(at), half = 3.6 * text.length;
     element(svg, "line", {class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4});
     element(svg, "text", {x: Math.min(x, width - half), y: bottom + 18, "text-anchor": "middle"}, text);
   }
+  const plot = element(svg, "clipPath", {id: chart.plot});
+  element(plot, "rect", {x: margin.left, y: margin.top, width: right - margin.left, height: bottom - margin.top});
   for (const x of chart.markXs)
     element(svg, "line", {class: "mark", x1: chart.x(x), x2: chart.x(x), y1: bottom - 9, y2: bottom});
-  chart.series.forEach((s, i) => drawSeries(chart, s, colour(s, i)));
+  chart.series.forEach((s, i) => {
+    drawSeries(chart, s, colour(s, i), low, high);
+    drawOutliers(chart, s, colour(s, i), low, high, margin.top, bottom);
+  });
+  chart.band = element(svg, "rect", {class: "band", y: margin.top, width: 0, height: bottom - margin.top});
   chart.pointer = element(svg, "line", {class: "pointer", y1: margin.top, y2: bottom, visibility: "hidden"});
   chart.spots = chart.series.map((s, i) =>
     element(svg, "circle", {class: "spot", r: 4.5, fill: colour(s, i), visibility: "hidden"}));
 }
 
-function drawSeries(chart, series, stroke) {
-  const places = points => drawn(chart, points).map(p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)]);
+function drawSeries(chart, series, stroke, low, high) {
+  const place = p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)];
+  const places = points => drawn(chart, points).map(place);
   const curve = (points, kind) =>
     element(chart.svg, "polyline", {class: `curve ${kind} ${dash(chart, series)}`, stroke,
+                                    "clip-path": `url(#${chart.plot})`,
                                     points: points.map(p => p.join(",")).join(" "), "data-run": series.run});
   const at = places(series.placed), isSmooth = series.smooth.length > 0;
   if (!series.dots) curve(at, isSmooth ? "raw" : "");
@@ -240,7 +239,7 @@ function drawSeries(chart, series, stroke) {
   }
   const room = (at.length ? at[at.length - 1][0] - at[0][0] : 0) / at.length;
   if (series.dots || at.length === 1 || room > 14)
-    for (const [x, y] of at)
+    for (const [x, y] of series.visible.filter(p => p.value >= low && p.value <= high).map(place))
       element(chart.svg, "circle", {class: series.dots ? "dot" : "", cx: x, cy: y, "data-run": series.run,
                                     r: series.dots && (room > 8 || at.length === 1) ? 3.5 : 2.5, fill: stroke});
 }
@@ -256,7 +255,7 @@ function pointAt(x, pointedChart) {
     chart.tip.replaceChildren();
     let at = null;
     const values = chart.series.map((s, i) => {
-      const points = x === null ? [] : drawn(chart, s.placed);
+      const points = x === null ? [] : drawn(chart, s.visible);
       let p = points.length ? nearest(points, x) : null;
       if (p && s.dots && runs.length > 1 && Math.abs(chart.x(p.x) - chart.x(x)) > dotReach) p = null;
       chart.spots[i].setAttribute("visibility", p ? "visible" : "hidden");
@@ -264,7 +263,7 @@ function pointAt(x, pointedChart) {
       if (at === null) at = p;
       const value = s.smooth.length ? interpolated(s.smooth.map(q => [q.step, q.value]), p.step) : p.value;
       chart.spots[i].setAttribute("cx", chart.x(p.x));
-      chart.spots[i].setAttribute("cy", chart.y(value));
+      chart.spots[i].setAttribute("cy", Math.max(margin.top, Math.min(chart.y(value), chart.bottom)));
       return {s, i, p, value};
     }).filter(row => row);
     if (runs.length > 1) values.sort((a, b) => b.value - a.value);  // from top to bottom
@@ -311,21 +310,26 @@ function makeChart(chart, index) {
   if (chart.marks.length)
     element(caption, "span", {class: "key marks"}, "skipped or not finite")
       .style.setProperty("--color", "var(--mark)");
-  chart.isLog = chart.log && shown.log.includes(index);
-  if (chart.log) {
-    const button = element(caption, "button", {type: "button", "aria-pressed": chart.isLog}, "log");
+  chart.plot = `plot${index}`;
+  const addButton = (name, list, flag) => {
+    chart[flag] = list.includes(index);
+    const button = element(caption, "button", {type: "button", "aria-pressed": chart[flag]}, name);
     button.addEventListener("click", () => {
-      chart.isLog = toggle(shown.log, index);
-      button.setAttribute("aria-pressed", chart.isLog);
+      chart[flag] = toggle(list, index);
+      button.setAttribute("aria-pressed", chart[flag]);
       drawChart(chart);
       pointAt(pointed);
     });
-  }
+    return button;
+  };
+  if (chart.log) addButton("log", shown.log, "isLog");
+  chart.wholeButton = addButton("outliers", shown.whole, "isWhole");
   chart.svg = element(figure, "svg", {role: "img", "aria-label": `${chart.title}: ${chart.label}`});
   chart.tip = element(figure, "div", {class: "tip"});
   for (const name of ["pointerdown", "pointermove"])
     chart.svg.addEventListener(name, event =>
       pointAt(chart.xAt(event.clientX - chart.svg.getBoundingClientRect().left), chart));
+  zoomByDragging(chart);
   // A finger leaves when it is lifted; then the values stay until it touches something else.
   chart.svg.addEventListener("pointerleave", event => event.pointerType === "touch" || pointAt(null));
 }
@@ -337,8 +341,11 @@ function toggle(list, item) {
   return at < 0;
 }
 
+let zoomOut, zoomHint;
 function drawAll() {
   useAxis(shown.axis);
+  zoomOut.hidden = stretch()[0] === first && stretch()[1] === last;
+  zoomHint.hidden = !zoomOut.hidden || only;
   charts.forEach(drawChart);
   pointAt(null);
 }
@@ -365,12 +372,16 @@ function makeSwitches() {
     const button = element(group, "button", {type: "button", "aria-pressed": name === shown.axis}, name);
     button.addEventListener("click", () => {
       shown.axis = name;
+      shown.zoom = null;
       buttons.forEach(b => b.setAttribute("aria-pressed", b === button));
       drawAll();
     });
     return button;
   });
   if (longest > 2) makeSlider(switches);
+  zoomOut = element(switches, "button", {type: "button"}, "zoom out");
+  zoomOut.addEventListener("click", () => zoomTo(null));
+  zoomHint = element(switches, "span", {class: "note mouse"}, "drag over a chart to zoom");
 }
 
 function clock(seconds) {
