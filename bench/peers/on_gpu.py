@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Times our bench and PyTorch in turns, on the same GPU and shapes: ours, PyTorch, ours, PyTorch, for each op and each training
-step. Prints a line for each as it comes and writes every number to a JSON file, whole after each line. What there was no time
+"""Times our bench and PyTorch in turns on one GPU, for each op and each training step: ours, PyTorch, ours, PyTorch.
+
+Prints a line for each as it comes and writes every number to a JSON file, whole after each line. What there was no time
 for is listed."""
 import argparse
 import json

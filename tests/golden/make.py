@@ -1,4 +1,4 @@
-"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors, tensorboard, pyarrow, pillow 13, gguf and llama-cpp-python)"""
+"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, trl, bitsandbytes, tokenizers, safetensors, tensorboard, pyarrow, pillow 13, gguf and llama-cpp-python)"""
 import glob
 import importlib
 import os
