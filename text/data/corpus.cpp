@@ -208,7 +208,8 @@ int64_t read_rows(const std::string& path, const std::vector<std::string>& colum
 std::string text_field(const std::string& json, const std::string& field, const std::string& where) {
   ObjectScan object(json, field, where);
   if (object.field_kind().empty())
-    fail(str(where, ": has no field \"", field, "\"; its fields: ", first_of(object.keys())));
+    fail(str(where, ": has no field \"", field, "\"; its fields: ", first_of(object.keys()),
+             "; a conversation has \"messages\", \"conversations\", \"prompt\" or \"instruction\""));
   check(object.field_kind() == "string", where, ": the field \"", field, "\" is of type ",
         object.field_kind(), ", must be a string");
   return object.field_text();

@@ -307,7 +307,8 @@ TEST_CASE("a failure in the middle leaves an older token file as it was") {
   write("bad.jsonl", "{}\n");
   write("kept.tok", "older");
   CHECK(prepare_error({"--out", "kept.tok", "good.txt", "bad.jsonl"}) ==
-        "prepare: bad.jsonl:1: has no field \"text\"; its fields: none\n");
+        "prepare: bad.jsonl:1: has no field \"text\"; its fields: none; a conversation has \"messages\", "
+        "\"conversations\", \"prompt\" or \"instruction\"\n");
   CHECK(bytes_of("kept.tok") == "older");
 }
 
