@@ -7,12 +7,12 @@ function stretch() {
   return zoom && zoom[0] < last && zoom[1] > first ? zoom : [first, last];
 }
 
-// The bounds beyond which sorted values are outliers; null if there are none. A twentieth of the values at most are
-// outliers, and only where they would leave the others less than a sixth of the height.
-function outlierBounds(values, fromZero) {
+// The bounds beyond which sorted values are outliers; null if there are none. At each end they are at most the given
+// share of the values, and only where they would leave the others less than a sixth of the height.
+function outlierBounds(values, share, fromZero) {
   const fromFloor = fromZero && values[0] >= 0;
-  const [least, low] = fromFloor ? [0, 0] : [values[0], values[Math.ceil(0.025 * (values.length - 1))]];
-  const high = values[Math.floor(0.975 * (values.length - 1))], spread = high - low;
+  const [least, low] = fromFloor ? [0, 0] : [values[0], values[Math.ceil(share * (values.length - 1))]];
+  const high = values[Math.floor((1 - share) * (values.length - 1))], spread = high - low;
   return values.length >= 20 && spread > 0 && values.at(-1) - least > 6 * spread
     ? [low - spread, high + spread] : null;
 }
@@ -22,7 +22,9 @@ function valueRange(chart, isLog) {
   let values = chart.series.flatMap(s => s.visible.map(p => p.value));
   if (isLog) values = values.filter(v => v > 0);
   values.sort((a, b) => a - b);
-  const bounds = !isLog && chart.noisy ? outlierBounds(values, chart.from_zero) : null;
+  // Of four runs or more, one may have diverged.
+  const share = new Set(chart.series.filter(s => s.visible.length).map(s => s.run)).size < 4 ? 0.025 : 0.15;
+  const bounds = !isLog && chart.noisy ? outlierBounds(values, share, chart.from_zero) : null;
   chart.wholeButton.hidden = bounds === null;
   if (bounds && !chart.isWhole) values = values.filter(v => v >= bounds[0] && v <= bounds[1]);
   if (!values.length) return isLog ? [1, 10] : [0, 1];

@@ -138,7 +138,7 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
                .from_zero = true},
               {"kl"});
   add_answers({.title = "Clipped ratios", .quantity = "share of tokens", .from_zero = true}, {"clip_share"});
-  add({.title = "Learning rate", .quantity = "learning rate", .from_zero = true, .noisy = false},
+  add({.title = "Learning rate", .quantity = "learning rate", .from_zero = true, .log = true, .noisy = false},
       {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .quantity = "gradient norm", .from_zero = true, .log = true},
       {{"norm", &RunCurves::grad_norm}});
