@@ -16,8 +16,10 @@ constexpr Way kWays[] = {{Reduction::exact, "bit-identical on any power-of-two n
                          {Reduction::sequential, "bit-identical for a given number of ranks"},
                          {Reduction::native, "summed in the order of the communication library"}};
 
+// The library's sums have one level, also where the run in use has two.
 RunPlan plan_with(Reduction reduction, RunSetup setup, int rank) {
   setup.units.reduction = reduction;
+  setup.may_use_two_levels = setup.may_use_two_levels && reduction != Reduction::native;
   return plan_run(setup, rank);
 }
 
