@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
-#include <set>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -19,7 +18,6 @@
 #include "comm/mpi_meeting.h"
 #include "comm/watchdog.h"
 #include "runtime/check.h"
-#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -291,26 +289,6 @@ void World::end_all_ranks(const std::string& reason) {
   keep_abort_quiet();
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
-}
-
-std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  std::set<std::string> named;
-  for (const int rank : ranks) named.insert(hosts[static_cast<size_t>(rank)]);
-  std::string text = str(ranks.size() == 1 ? "rank " : "ranks ", ranges(ranks));
-  for (const std::string& host : named) text += (host == *named.begin() ? " on " : ", ") + host;
-  return text;
-}
-
-std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  if (ranks.empty()) return "all ranks answer";
-  std::set<std::string> silent, talking;
-  for (size_t rank = 0; rank < hosts.size(); ++rank)
-    (std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end() ? talking : silent)
-        .insert(hosts[rank]);
-  const bool whole_hosts = std::none_of(silent.begin(), silent.end(),
-                                        [&](const std::string& host) { return talking.contains(host); });
-  return str(name_ranks(ranks, hosts), ranks.size() == 1 ? " does" : " do",
-             " not answer: ", whole_hosts ? "cut off, down or stuck" : "stuck, or slower than that");
 }
 
 }  // namespace flatshard
