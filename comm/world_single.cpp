@@ -16,7 +16,7 @@ struct World::Host {};
 World::World(std::chrono::seconds) {
   const int ranks = launched_ranks().value_or(1);
   check(ranks == 1, "started as one of ", ranks, " ranks, but this build has no MPI: install libopenmpi-dev ",
-        "and configure again");
+        "and configure again; or with pip, install 'flatshard[mpi]'");
 }
 
 World::~World() = default;
