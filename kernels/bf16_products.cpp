@@ -41,11 +41,13 @@ Bf16Choice choose_bf16_products(Bf16Instructions instructions, const ProcessorKi
 
 Bf16Choice bf16_products() {
   constexpr bool kHasPairs = tile::kPerWord<bf16> == 2;  // whether this build multiplies pairs
-  static const Bf16Choice chosen = choose_bf16_products(bf16_instructions(), processor_kind());
+  static const Bf16Instructions instructions = bf16_instructions();
+  static const Bf16Choice chosen = choose_bf16_products(instructions, processor_kind());
   const int way = forced.load(std::memory_order_relaxed);
   Bf16Choice choice = chosen;
   if (way != kNotForced) choice.tiles = choice.attention = static_cast<Bf16Products>(way);
   if (!kHasPairs) choice.attention = Bf16Products::widened;
+  if (instructions == Bf16Instructions::none) choice.tiles = Bf16Products::widened;
   return choice;
 }
 

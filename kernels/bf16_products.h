@@ -30,7 +30,8 @@ Bf16Choice choose_bf16_products(Bf16Instructions instructions, const ProcessorKi
 // The choice for this processor, or the way that a ScopedBf16Products forces.
 Bf16Choice bf16_products();
 
-// Forces one way while it exists, for tests and measurements. The scratch of an op, and the layout of cached
+// Forces one way while it exists, for tests and measurements; only the widened one where the processor has no
+// instructions for bf16. The scratch of an op, and the layout of cached
 // keys (cached_attention.h), depend on the way.
 class ScopedBf16Products {
  public:
