@@ -67,8 +67,12 @@ class Ranks {
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(factor * (rank + 1) + static_cast<int>(i));
     cudaMemcpy(source, values.data(), bytes(), cudaMemcpyHostToDevice);
+    cudaDeviceSynchronize();  // streams that block none do not wait for the copy
   }
-  void launch() { expect(cudaGraphLaunch(graph, compute) == cudaSuccess, "a launch"); }
+  void launch() {
+    const cudaError_t status = cudaGraphLaunch(graph, compute);
+    expect(status == cudaSuccess, cudaGetErrorString(status));
+  }
   // Checks the sums of a source with this factor; 0: nothing has been summed.
   void expect_sums(int factor, const float* buffer, int parts) {
     std::vector<float> values(static_cast<size_t>(parts * kSize));

@@ -270,8 +270,10 @@ TEST_CASE("a run's name is shown as text, however its folder is spelt") {
 TEST_CASE("the page loads nothing besides itself") {
   const std::string page = page_of(some_steps(20));
   CHECK(page.find("default-src 'none'") != page.npos);
-  for (const char* reference : {"src=", "href=", "url(", "@import", "fetch(", "https:"})
+  for (const char* reference : {"src=", "href=", "@import", "fetch(", "https:"})
     CHECK(page.find(reference) == page.npos);
+  for (size_t at = page.find("url("); at != page.npos; at = page.find("url(", at + 1))
+    CHECK(page.substr(at, 5) == "url(#");  // an element of the page
   // The one address is the name of the format SVG.
   CHECK(between(page, "http:", "\"") == "//www.w3.org/2000/svg");
 }
