@@ -143,7 +143,7 @@ AttentionMask Attention::mask(const LayerCall& c) const {
 
 void Attention::forward(LayerCall& c, const Rows& o, const QkvHeads& heads) {
   if (c.cache) return attend_to_cache(c, output_heads(o), heads);
-  lse_ = c.saved.alloc(DType::f32, {query_heads_, o.count()});
+  lse_ = saved_attention(c).alloc(DType::f32, {query_heads_, o.count()});
   attention_forward(c.stream, c.scratch,
                     {.o = output_heads(o),
                      .lse = lse_,

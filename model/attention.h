@@ -54,6 +54,9 @@ class QkHeads {
 };
 
 // o = attention(q, k, v), for heads o in rows of (N, Hq D).
+// The arena of attention's output and lse.
+inline Arena& saved_attention(const LayerCall& c) { return c.kept ? *c.kept : c.saved; }
+
 class Attention {
  public:
   Attention(const ModelConfig& config, int64_t layer);

@@ -4,39 +4,61 @@
 #include <utility>
 
 #include "model/names.h"
+#include "model/tiles.h"
 
 namespace flatshard {
 
 // The forward pass. Members are saved for the backward pass. With LayerCall::recomputes_ops h_, m_, a_ and
-// normalized heads are in scratch instead, and the backward pass computes them again.
+// normalized heads are in scratch instead, and the backward pass computes them again. With tiles only qkv_,
+// normalized heads and o_ are saved; what else a member holds is of the last tile.
 
 void Block::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  r_ = c.saved.alloc(c.dtype, x.shape);  // (N, C)
-  attention_.forward(c, p, r_, x);       // 1 to 5
-  mlp_.forward(c, p, y, r_);             // 6 to 9
+  const bool wants_output = std::exchange(c.wants_output, true);  // applies to the MLP half
+  r_ = c.saved.alloc(c.dtype, x.shape);                           // (N, C)
+  attention_.forward(c, p, r_, x);                                // 1 to 5
+  c.wants_output = wants_output;
+  mlp_.forward(c, p, y, r_);  // 6 to 9
 }
 
 void AttentionHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], D = head_dim_;
   // Rows.
-  h_ = norm_.forward(c, p, x, w_qkv_);     // 1  (N, C)
-  qkv_ = w_qkv_.output(c, c.saved, N, D);  // 2  (N, (Hq + 2 Hkv) D)
-  w_qkv_.forward(c, p, qkv_, h_);
+  qkv_ = w_qkv_.output(c, c.saved, N, D);
+  for_each_tile(c, N, [&](LayerCall& t, Tile tile) {
+    h_ = norm_.forward(t, p, tile.of(x), w_qkv_);  // 1  (N, C)
+    w_qkv_.forward(t, p, tile.of(qkv_), h_);       // 2  (N, (Hq + 2 Hkv) D)
+  });
   heads_ = qk_.forward(c, p, qkv_);  // 3  q (N, Hq, D), k and v (N, Hkv, D)
   // Attention.
-  o_ = w_out_.input(c, c.saved, N, D);  // 4  (N, Hq D)
-  attention_.forward(c, o_, heads_);
+  if (!c.repeats || !c.kept) {
+    o_ = w_out_.input(c, saved_attention(c), N, D);  // 4  (N, Hq D)
+    attention_.forward(c, o_, heads_);
+  }
   // Rows.
-  const Tensor out = sum_.output(c, y);  // 5  (N, C)
-  w_out_.forward(c, p, out, o_, sum_.addend(x));
+  if (has_tiles(c) && !c.wants_output) return;
+  for_each_tile(c, N, [&](LayerCall& t, Tile tile) { add_rows(t, p, tile.of(y), tile.of(x), tile.of(o_)); });
+}
+
+// 5  (N, C). A pass that is repeated needs y only for the norm after the product.
+void AttentionHalf::add_rows(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x,
+                             const Rows& o) {
+  if (!c.wants_output && !sum_.reads_output()) return w_out_.prepare(c, p, o);
+  const Tensor out = sum_.output(c, y);
+  w_out_.forward(c, p, out, o, sum_.addend(x));
   sum_.forward(c, p, y, x);
 }
 
 void MlpHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  if (has_tiles(c) && !c.wants_output) return;
+  for_each_tile(c, x.shape[0], [&](LayerCall& t, Tile tile) { add_rows(t, p, tile.of(y), tile.of(x)); });
+}
+
+void MlpHalf::add_rows(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const ArenaScope scope(c.scratch);
   m_ = norm_.forward(c, p, x, mlp_.reader());  // 6  (N, C)
-  const Tensor down = sum_.output(c, y);       //    (N, C)
+  if (!c.wants_output && !sum_.reads_output()) return mlp_.forward(c, p, {}, m_, {});
+  const Tensor down = sum_.output(c, y);  //    (N, C)
   mlp_.forward(c, p, down, m_, sum_.addend(x));
   sum_.forward(c, p, y, x);  // 9
 }
@@ -48,6 +70,7 @@ void Mlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows&
   w_up_.forward(c, p, up_, x);
   a_ = w_down_.input(c, c.recomputes_ops ? c.scratch : c.saved, N, multiple);  // 8  (N, F)
   activation_.forward(c, a_, up_);
+  if (y.empty()) return w_down_.prepare(c, p, a_);
   w_down_.forward(c, p, y, a_, r);  // 9  (N, C)
 }
 
@@ -62,6 +85,20 @@ void Block::backward(LayerCall& c, const ParamView& p, const GradView& g, const 
 
 void MlpHalf::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                        const Tensor& x) {
+  for_each_tile(c, x.shape[0], [&](LayerCall& t, Tile tile) {
+    if (has_tiles(t)) compute_again(t, p, tile.of(x));
+    rows_backward(t, p, g, tile.of(dx), tile.of(x));
+  });
+}
+
+void MlpHalf::compute_again(LayerCall& c, const ParamView& p, const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  c.wants_output = false;
+  add_rows(c, p, sum_.reads_output() ? c.scratch.alloc(c.dtype, x.shape) : Tensor{}, x);
+}
+
+void MlpHalf::rows_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                            const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const Tensor d_down = sum_.backward(c, p, g, dx);        // 9  (N, C)
   const Tensor dm = norm_.gradient(c, g, dx);              //    (N, C); without a norm dx
@@ -93,23 +130,43 @@ void AttentionHalf::backward(LayerCall& c, const ParamView& p, const GradView& g
                              const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], D = head_dim_;
-  const Tensor d_out = sum_.backward(c, p, g, dx);  // 5  (N, C)
-  const Tensor dh = norm_.gradient(c, g, dx);       //    (N, C); without a norm dx
-  const Rows h = norm_.again(c, p, x, h_, w_qkv_);  //    (N, C)
+  // Rows.
+  const Tensor d_o = c.scratch.alloc(c.dtype, {N, o_.width});  // 5  (N, Hq D)
+  for_each_tile(c, N, [&](LayerCall& t, Tile tile) {
+    const ArenaScope of_sum(t.scratch);
+    if (has_tiles(t)) add_again(t, p, tile.of(x), tile.of(o_));
+    const Tensor d_out = sum_.backward(t, p, g, tile.of(dx));  // 5  (N, C)
+    w_out_.backward(t, p, g, tile.of(d_o), d_out, tile.of(o_));
+  });
+  // Attention.
+  const Rows dqkv = w_qkv_.output(c, c.scratch, N, D);  // 4  (N, (Hq + 2 Hkv) D)
   {
     const ArenaScope of_heads(c.scratch);
-    // Rows.
-    const Tensor d_o = c.scratch.alloc(c.dtype, {N, o_.width});  // 5  (N, Hq D)
-    w_out_.backward(c, p, g, d_o, d_out, o_);
-    // Attention.
-    const Rows dqkv = w_qkv_.output(c, c.scratch, N, D);  // 4  (N, (Hq + 2 Hkv) D)
-    const QkvHeads heads = qk_.again(c, p, qkv_, heads_);
-    attention_.backward(c, qk_.in(dqkv), d_o, heads, o_);
-    // Rows.
-    qk_.backward(c, p, g, dqkv, qkv_);                       // 3
-    w_qkv_.backward(c, p, g, dh, dqkv, h, !norm_.exists());  // 2
+    attention_.backward(c, qk_.in(dqkv), d_o, qk_.again(c, p, qkv_, heads_), o_);
   }
-  norm_.backward(c, p, g, dx, dh, x);  // 1
+  // Rows.
+  qk_.backward(c, p, g, dqkv, qkv_);  // 3
+  for_each_tile(c, N, [&](LayerCall& t, Tile tile) {
+    const Rows h = input_again(t, p, tile.of(x));                     //    (N, C)
+    const Tensor dh = norm_.gradient(t, g, tile.of(dx));              //    (N, C); without a norm dx
+    w_qkv_.backward(t, p, g, dh, tile.of(dqkv), h, !norm_.exists());  // 2
+    norm_.backward(t, p, g, tile.of(dx), dh, tile.of(x));             // 1
+  });
+}
+
+// What the product of a tile's o and the norm after it leave for the backward pass.
+void AttentionHalf::add_again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& o) {
+  const ArenaScope scope(c.scratch);
+  c.wants_output = false;
+  add_rows(c, p, sum_.reads_output() ? c.scratch.alloc(c.dtype, x.shape) : Tensor{}, x, o);
+}
+
+// h of a tile, or of all rows.
+Rows AttentionHalf::input_again(LayerCall& c, const ParamView& p, const Tensor& x) {
+  if (!has_tiles(c)) return norm_.again(c, p, x, h_, w_qkv_);
+  const Rows h = norm_.forward(c, p, x, w_qkv_);
+  w_qkv_.prepare(c, p, h);
+  return h;
 }
 
 namespace {

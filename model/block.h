@@ -12,10 +12,11 @@
 //               8  a = silu(gate) up            (N, F)
 //               9  y = r + a w_down^T           (N, C)
 //
-// Only step 4 relates tokens to each other; in all other steps a row depends on one row. block.cpp has the
-// same numbers, forward and backward. Families differ in their parts: norms before or after a half, or both,
-// and the factor of what a half adds (norm.h); norms and rotation of heads (attention.h); the activation
-// (activation.h); biases, joined, 4-bit and adapted weights (linear.h).
+// Only step 4 relates tokens to each other; in all other steps a row depends on one row, and they can run
+// tile by tile (tiles.h). block.cpp has the same numbers, forward and backward. Families differ in their
+// parts: norms before or after a half, or both, and the factor of what a half adds (norm.h); norms and
+// rotation of heads (attention.h); the activation (activation.h); biases, joined, 4-bit and adapted weights
+// (linear.h).
 
 #include "model/activation.h"
 #include "model/attention.h"
@@ -35,6 +36,10 @@ class AttentionHalf : public TextLayer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<AttentionHalf>(*this); }
 
  private:
+  void add_rows(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x, const Rows& o);
+  void add_again(LayerCall& c, const ParamView& p, const Tensor& x, const Rows& o);
+  Rows input_again(LayerCall& c, const ParamView& p, const Tensor& x);
+
   int64_t head_dim_;
   InputNorm norm_;
   ResidualSum sum_;
@@ -56,7 +61,7 @@ class Mlp {
   Mlp(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& up,
       const LinearSpec& down);
 
-  // y = mlp(x) + r, where r is empty or like y.
+  // y = mlp(x) + r, where r is empty or like y. Without y, only what the backward pass needs.
   void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r);
   // dx = the gradient of x, given dy, or dx += with accumulate.
   void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
@@ -79,6 +84,10 @@ class MlpHalf : public TextLayer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<MlpHalf>(*this); }
 
  private:
+  void add_rows(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  void compute_again(LayerCall& c, const ParamView& p, const Tensor& x);
+  void rows_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x);
+
   InputNorm norm_;
   ResidualSum sum_;
   Mlp mlp_;

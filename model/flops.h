@@ -10,7 +10,9 @@ namespace flatshard {
 
 struct FlopsPerToken {
   double full, causal;
-  double forward = 0;  // the part of `causal` that is the forward pass
+  // What a repeated forward pass of all blocks computes at least, apart from attention, and attention: an
+  // MLP's last product is not repeated.
+  double repeated = 0, repeated_attention = 0;
 };
 
 FlopsPerToken flops_per_token(const Model& model, int64_t seq_len);

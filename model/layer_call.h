@@ -65,6 +65,15 @@ struct LayerCall {
   int64_t head_chunk = 0;     // tokens whose logits exist at once (kernels/head.h)
   // Norms and the activations of MLPs are not saved: backward passes compute them again.
   bool recomputes_ops = false;
+  // Rows of a block that norms and products compute at once; 0: all. Their values last for one tile, so that
+  // the backward pass computes them again (tiles.h).
+  int64_t tile = 0;
+  int64_t first_row = 0;  // where the rows of a tile begin in those of the micro-batch
+  // The output of attention and its lse, which a repeated pass then need not compute, are saved here; null:
+  // with everything else.
+  Arena* kept = nullptr;
+  bool repeats = false;                 // a forward pass is repeated for the backward pass alone
+  bool wants_output = true;             // false: of such a pass, nobody reads the layer's output
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
   // The next three are for generation: the tokens continue texts in the cache.

@@ -168,7 +168,7 @@ void Linear::multiply(LayerCall& c, const ParamView& p, Run run, bool with_adapt
 void Linear::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend) {
   check(addend.empty() || addend.shape == y.of.shape, "a linear layer adds ", addend.shape, " to ",
         y.of.shape);
-  adapters_.project(c, p, x);
+  prepare(c, p, x);
   for (const Run run : runs(are_one_matrix() && have_one_bias()))
     multiply(c, p, run, has_spare_columns(x),
              {.c = columns(y, run),
@@ -180,8 +180,12 @@ void Linear::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows
   adapters_.add_update(c, p, y);
 }
 
+void Linear::prepare(LayerCall& c, const ParamView& p, const Rows& x) {
+  adapters_.project(c, p, x, c.first_row);
+}
+
 void Linear::restore(LayerCall& c, const ParamView& p, const Rows& x) {
-  if (has_spare_columns(x)) adapters_.project(c, p, x);
+  if (has_spare_columns(x)) prepare(c, p, x);
 }
 
 void Linear::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -200,12 +204,12 @@ void Linear::backward(LayerCall& c, const ParamView& p, const GradView& g, const
                        .dy_stride = dy.stride()});
   // Whether the last product adds the adapters' part of dx, from du in spare columns.
   const bool reads_du = has_spare_columns(dy) && !adapters_.have_dropout();
-  if (reads_du) adapters_.backward(c, p, g, {}, dy, x);
+  if (reads_du) adapters_.backward(c, p, g, {}, dy, x, c.first_row);
   if (!dx.empty())
     for (const Run run : matrices)
       multiply(c, p, run, reads_du && run.end == layers_.size(),
                {.c = dx, .a = columns(dy, run), .b = {}, .accumulate = accumulate || run.begin > 0});
-  if (!reads_du) adapters_.backward(c, p, g, dx, dy, x);
+  if (!reads_du) adapters_.backward(c, p, g, dx, dy, x, c.first_row);
 }
 
 }  // namespace flatshard

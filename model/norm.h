@@ -80,6 +80,8 @@ class ResidualSum {
   Tensor output(LayerCall& c, const Tensor& y);
   Tensor addend(const Tensor& x) const { return product_adds() ? x : Tensor{}; }
   void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // Whether the backward pass reads o.
+  bool reads_output() const { return norm_.exists(); }
   // Returns the gradient of o.
   Tensor backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dy) const;
 

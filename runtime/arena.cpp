@@ -47,6 +47,15 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
   return t;
 }
 
+Tensor Arena::since(int64_t mark) const {
+  Tensor t{nullptr, DType::u8, {used_ - mark}, device_};
+  if (planning_) return t;
+  t.data = static_cast<char*>(memory_.data()) + options_.misalign + mark;
+  if (options_.guard)
+    guard_gap(t, static_cast<char*>(t.data) + t.bytes());  // the gaps between are part of it
+  return t;
+}
+
 int64_t Arena::peak() const {
   if (placement_ != Placement::shared || !device_.is_cuda()) return peak_;
   return (peak_ + kSharedGranule - 1) / kSharedGranule * kSharedGranule;

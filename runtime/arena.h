@@ -29,6 +29,9 @@ class Arena {
   int64_t mark() const { return used_; }
   void rewind(int64_t mark);  // releases everything allocated since mark()
 
+  // Everything allocated since mark(), as one tensor of bytes.
+  Tensor since(int64_t mark) const;
+
   int64_t used() const { return used_; }
   int64_t peak() const;  // most bytes in use so far; shared memory is counted in whole granules
   bool planning() const { return planning_; }

@@ -26,6 +26,12 @@ std::string set(bool& key, const char* argument) {
   return argument;
 }
 
+std::string recompute_except_attention(Config& c) {
+  if (repeats_blocks(c.train.recompute)) return "";
+  c.train.recompute = Recompute::except_attention;
+  return "--train.recompute=except_attention";
+}
+
 std::string recompute(Config& c) {
   if (c.train.recompute == Recompute::full) return "";
   c.train.recompute = Recompute::full;
@@ -63,6 +69,17 @@ std::string page_moments(Config& c) {
   if (c.optimizer.kind.paged) return "";
   c.optimizer.kind.paged = true;
   return "--optimizer.kind=" + name_of(c.optimizer.kind);
+}
+
+std::string store_activations(Config& c) {
+  if (!repeats_blocks(c.train.recompute)) return "";
+  return set(c.train.offload_activations, "--train.offload_activations=true");
+}
+
+std::string shorten_tiles(Config& c) {
+  if (!has_shorter_tiles(c)) return "";
+  c.train.tile = kTile;
+  return str("--train.tile=", kTile);
 }
 
 std::string sum_in_rank_order(Config& c) {
@@ -106,14 +123,17 @@ std::string four_bits(Config& c) {
 
 // The switch with the least consequences first.
 constexpr Switch kSwitches[] = {
+    {recompute_except_attention, "same results"},
     {recompute, "same results"},
     {shard_all, "same results"},
     {halve_batch, "more micro-steps; other rounding unless the lane stays"},
     {shorten_head, "a slower output head; other rounding"},
     {page_moments, "same results; moments move to host memory"},
+    {store_activations, "same results; activations move to host memory"},
     {sum_in_rank_order, "bits depend on the number of ranks"},
     {offload, "same results; shards move to host memory"},
     {single_sequence, "more micro-steps; other rounding"},
+    {shorten_tiles, "MLPs are computed again; other rounding"},
     {narrow_compute, "compute with 8 bits of precision"},
     {short_moments, "moments of 8 bits"},
     {adapters, "trains adapters instead of the model"},

@@ -68,7 +68,8 @@ Candidates with_strategies(const Candidate& c, int ranks, const Cluster& cluster
 
 Candidates with_recomputation(const Candidate& c) {
   Candidates all{c};
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+  for (const Recompute recompute :
+       {Recompute::none, Recompute::selective, Recompute::except_attention, Recompute::full})
     if (recompute != c.config.train.recompute)
       all.push_back(changed(c, str("--train.recompute=", recompute),
                             [&](Config& x) { x.train.recompute = recompute; }));
@@ -134,6 +135,21 @@ Candidates with_short_head(const Candidate& c) {
   return all;
 }
 
+Candidates with_short_tiles(const Candidate& c) {
+  Candidates all{c};
+  if (has_shorter_tiles(c.config))
+    all.push_back(changed(c, str("--train.tile=", kTile), [](Config& x) { x.train.tile = kTile; }));
+  return all;
+}
+
+Candidates with_stored_activations(const Candidate& c) {
+  Candidates all{c};
+  if (repeats_blocks(c.config.train.recompute) && !c.config.train.offload_activations)
+    all.push_back(changed(c, "--train.offload_activations=true",
+                          [](Config& x) { x.train.offload_activations = true; }));
+  return all;
+}
+
 }  // namespace
 
 Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope) {
@@ -158,6 +174,8 @@ Candidates with_less_memory(const Candidate& candidate, bool offload) {
           changed(candidate, "--parallel.offload=true", [](Config& x) { x.parallel.offload = true; }));
   }
   all = each(all, with_short_head);
+  all = each(all, with_short_tiles);
+  all = each(all, with_stored_activations);
   all.erase(all.begin());  // removes the candidate itself
   return all;
 }

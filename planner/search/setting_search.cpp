@@ -43,8 +43,9 @@ std::string effect_on_results(const RunSetup& from, const RunSetup& to) {
   const bool same_lanes = lane(from) == lane(to) && a.lane_sequences == b.lane_sequences,
              same_order = (a.ranks == b.ranks && a.lanes == b.lanes) ||
                           (a.same_bits_anywhere() && b.same_bits_anywhere()),
-             same_head_chunk = from.config.train.head_chunk == to.config.train.head_chunk;
-  return exact(from) && exact(to) && same_lanes && same_order && same_head_chunk ? "" : "other rounding";
+             same_parts = from.config.train.head_chunk == to.config.train.head_chunk &&
+                          from.config.train.tile == to.config.train.tile;
+  return exact(from) && exact(to) && same_lanes && same_order && same_parts ? "" : "other rounding";
 }
 
 // The plan of the first rank of a stage.
@@ -180,7 +181,9 @@ class Search {
   // A lower bound of the step's time: its products at the rate of the largest ones.
   double least_seconds(const RunSetup& setup, const RunPlan& plan) const {
     const double tokens = static_cast<double>(setup.batching.total_sequences * setup.seq_len());
-    const double again = setup.config.train.recompute == Recompute::full ? plan.flops.forward : 0;
+    const Recompute recompute = setup.config.train.recompute;
+    const double again = (repeats_blocks(recompute) ? plan.flops.repeated : 0) +
+                         (recompute == Recompute::full ? plan.flops.repeated_attention : 0);
     return tokens * (plan.flops.causal + again) /
            (ranks_ * matrix_rate(cluster_, setup.compute, setup.config.precision.tf32) *
             (cluster_.cpu ? 1 : most_of_matrix_peak() / least_product_factor(cluster_.measured_ops)));

@@ -21,6 +21,11 @@ using Candidates = std::vector<Candidate>;
 
 // Tokens of a short chunk of the head. A shorter chunk saves no memory, since other scratch is as large.
 inline constexpr int64_t kShortHeadChunk = 256;
+inline constexpr int64_t kTile = 8192;
+// Whether tiles of kTile tokens would take less memory.
+inline bool has_shorter_tiles(const Config& c) {
+  return c.train.tile == 0 && c.data.seq_len * c.train.batch_size_per_device > kTile;
+}
 
 // The settings that a search may change.
 enum class SearchScope {

@@ -98,7 +98,7 @@ std::string describe_limit(const SimulatedStep& step, const RunSetup& setup) {
                        setup.config.parallel.strategy == Strategy::no_shard;
   return str("work, most of it ", work.front().name, " (", human_seconds(work.front().seconds), "): ",
              updates ? "--parallel.strategy=full_shard divides the update"
-             : setup.config.train.recompute == Recompute::full
+             : repeats_blocks(setup.config.train.recompute)
                  ? "--train.recompute=false or selective, if it fits"
              : setup.device.is_cuda() ? "more or faster GPUs"
                                       : "more or faster processors");

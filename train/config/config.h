@@ -54,8 +54,12 @@ enum class AttentionChoice { automatic, one_pass, sm_80 };
 constexpr auto value_names(AttentionChoice) { return std::array{"auto", "one_pass", "sm_80"}; }
 enum class CudaGraphs { off, on, automatic };
 constexpr auto value_names(CudaGraphs) { return std::array{"false", "true", "auto"}; }
-enum class Recompute { none, full, selective };
-constexpr auto value_names(Recompute) { return std::array{"false", "true", "selective"}; }
+enum class Recompute { none, full, selective, except_attention };
+constexpr auto value_names(Recompute) { return std::array{"false", "true", "selective", "except_attention"}; }
+// Whether backward passes repeat the forward passes of whole blocks.
+constexpr bool repeats_blocks(Recompute recompute) {
+  return recompute == Recompute::full || recompute == Recompute::except_attention;
+}
 enum class LrScaling { none, linear, sqrt };
 constexpr auto value_names(LrScaling) { return std::array{"none", "linear", "sqrt"}; }
 enum class WrapPolicy { block, attention_mlp, pattern, size, none };
@@ -127,7 +131,9 @@ struct TrainConfig {
   int64_t lane_size = 0;                   // 0: the default of lane_size_of() in setup/batching.h
   int64_t eval_batch_size_per_device = 0;  // 0: batch_size_per_device
   int64_t head_chunk = kHeadChunk;
+  int64_t tile = 0;  // 0: all tokens of a micro-batch's lane
   Recompute recompute = Recompute::none;
+  bool offload_activations = false;
   double eval_every = 0;
   bool eval_each_epoch = false;
   int64_t stop_after_no_improvement = 0;  // evaluations; 0: never

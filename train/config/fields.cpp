@@ -308,10 +308,21 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
        "tokens whose logits exist at once: the output head and the loss are computed chunk by chunk; a "
        "smaller chunk takes less memory and more time, and rounds differently",
        within(1, kMostTokens), noted, example("2048")},
+      {"train.tile", &train.tile,
+       "tokens of a block that norms and products compute at once; their values last for one tile and are "
+       "computed again in the backward pass, so the longest sequence that fits is far longer; rounds "
+       "differently; 0 = all",
+       within(0, kMostTokens), noted, example("8192")},
       {"train.recompute", &train.recompute,
        "activation checkpointing: true keeps only the inputs of each block and recomputes the rest in the "
-       "backward pass; \"selective\" recomputes only norms and the activations of MLPs; same results",
+       "backward pass; \"except_attention\" keeps the output of attention too; \"selective\" recomputes only "
+       "norms and the activations of MLPs; same results",
        Spelling::or_flag, noted},
+      {"train.offload_activations", &train.offload_activations,
+       "keep the inputs of blocks, and what train.recompute keeps besides, in host memory between the "
+       "forward "
+       "and the backward pass; needs train.recompute = true or \"except_attention\"; same results",
+       noted},
       {"train.eval_every", &train.eval_every,
        "steps between evaluations; below 1: a fraction of the run; 0 = none, but for train.eval_each_epoch. "
        "With either, checkpoints that are saved after certain steps are evaluated too",

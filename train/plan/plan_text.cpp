@@ -50,6 +50,19 @@ std::string tf32_of(const RunSetup& setup) {
   return setup.device.is_cuda() ? ", TF32 matrix products" : " (precision.tf32 has no effect on a CPU)";
 }
 
+std::string checkpointing_of(const TrainConfig& train) {
+  if (train.recompute == Recompute::none) return "";
+  return str(", activation checkpointing",
+             train.recompute == Recompute::selective          ? " of norms and activations"
+             : train.recompute == Recompute::except_attention ? " except attention"
+                                                              : "",
+             train.offload_activations ? ", in host memory" : "");
+}
+
+std::string tiles_line(const TrainConfig& train) {
+  return train.tile == 0 ? "" : str("tiles     ", with_commas(train.tile), " tokens of a block at once\n");
+}
+
 std::string graphs_line(const RunSetup& setup) {
   const CudaGraphs wanted = setup.config.run.cuda_graphs;
   if (wanted == CudaGraphs::off) return "";
@@ -115,9 +128,7 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-             c.train.recompute == Recompute::none ? "" : ", activation checkpointing",
-             c.train.recompute == Recompute::selective ? " of norms and activations" : "", '\n',
-             levels_line(setup), graphs_line(setup));
+             checkpointing_of(c.train), '\n', tiles_line(c.train), levels_line(setup), graphs_line(setup));
 }
 
 std::string device_note(const RunSetup& setup) {

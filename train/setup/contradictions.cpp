@@ -70,6 +70,10 @@ void check_updates(const Config& c, Problems& problems) {
   problems.check(c.optimizer.kind.row->has_eps || c.optimizer.eps == OptimizerConfig{}.eps,
                  "optimizer.eps has no effect with optimizer.kind = \"", name_of(c.optimizer.kind),
                  "\", which has no epsilon: remove it");
+  problems.check(
+      !c.train.offload_activations || repeats_blocks(c.train.recompute),
+      "train.offload_activations = true needs train.recompute = true or \"except_attention\": all other "
+      "activations stay where they are");
   problems.check(!c.precision.tf32 || c.precision.compute == Precision::fp32,
                  "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
                  c.precision.compute, "\": remove one of them");

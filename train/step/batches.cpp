@@ -31,6 +31,7 @@ Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
                  .call = call(inputs, losses_of(at), buffers_.saved(action)),
                  .rows = inputs.rows(),
                  .x = buffers_.input_of(action, layer, lane, inputs.rows())};
+  work.call.kept = buffers_.kept(action, layer);
   if (setup_.config.loss.is_used()) work.call.answers = inputs.answers(factors_);
   work.call.dropout = draws_[at];
   work.call.input_gradient = layer > whole_.first_trained_layer();
@@ -56,7 +57,8 @@ LayerCall Engine::call(const Batch& batch, const Tensor& losses, Arena& saved) {
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32,
           .head_chunk = setup_.head_chunk(),
-          .recomputes_ops = setup_.config.train.recompute == Recompute::selective};
+          .recomputes_ops = setup_.config.train.recompute == Recompute::selective,
+          .tile = setup_.config.train.tile};
 }
 
 void Engine::sum_losses() {

@@ -9,7 +9,8 @@ namespace flatshard {
 namespace {
 
 std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamSet& streams) {
-  if (!setup.units.offload && !setup.units.page_state_from) return std::nullopt;
+  if (!setup.units.offload && !setup.units.page_state_from && !setup.config.train.offload_activations)
+    return std::nullopt;
   Stream& to_device = streams.add("copy to device", StreamRole::comm);
   return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
 }
@@ -29,11 +30,13 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       whole_(*setup.units_of_model),
       schedule_(
           schedule_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
-      units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
+      copies_(copy_streams(setup, streams)),
+      units_(own_wrapping(), comms, setup.units, memory.units(), copies_),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
       buffers_(setup.pipeline, schedule_, model_, whole_.first_trained_layer(),
                static_cast<int>(setup.batching.lanes), setup.most_rows(setup.batching.lane_sequences),
-               setup.compute, recomputes_layers(), memory),
+               setup.compute, setup.config.train.recompute,
+               setup.config.train.offload_activations ? copies_ : std::nullopt, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {

@@ -136,7 +136,7 @@ class Engine {
   void update(const StepInputs& inputs);
   void replay_micro_step(const Schedule& schedule, size_t micro);
   // Whether the backward pass recomputes whole layers.
-  bool recomputes_layers() const { return setup_.config.train.recompute == Recompute::full; }
+  bool recomputes_layers() const { return repeats_blocks(setup_.config.train.recompute); }
 
   // pipeline_step.cpp
   void accumulate_in_stages(const Schedule& schedule);
@@ -198,6 +198,7 @@ class Engine {
   Model model_;
   const Wrapping& whole_;
   Schedule schedule_;
+  std::optional<CopyStreams> copies_;  // with anything offloaded
   LayerUnits units_;
   Optimizer optimizer_;
   StepBuffers buffers_;

@@ -21,6 +21,7 @@ constexpr Purpose kPurposes[] = {
     {"tables", "rotary embedding frequencies"},
     {"staging", "host memory: inputs and results of a GPU, and the snapshot of an asynchronous checkpoint"},
     {"transport", "host memory: GPU tensors in transit between ranks"},
+    {"stored", "host memory: activations until their backward pass"},
 };
 
 // An arena in host memory, pinned for asynchronous copies if the device is a GPU.
@@ -54,15 +55,16 @@ MemoryPlan::MemoryPlan(Device device, bool offload, bool shared)
       tables(kPurposes[9].name, device),
       staging(host_arena(10, device)),
       transport(host_arena(11, device)),
+      stored(host_arena(12, device)),
       offload_(offload) {}
 
-std::array<Arena*, 12> MemoryPlan::all() {
-  return {&parameters,  &gathered, &optimizer, &paged,  &gradients, &exchange,
-          &activations, &scratch,  &batch,     &tables, &staging,   &transport};
+std::array<Arena*, 13> MemoryPlan::all() {
+  return {&parameters, &gathered, &optimizer, &paged,   &gradients, &exchange, &activations,
+          &scratch,    &batch,    &tables,    &staging, &transport, &stored};
 }
-std::array<const Arena*, 12> MemoryPlan::all() const {
-  return {&parameters,  &gathered, &optimizer, &paged,  &gradients, &exchange,
-          &activations, &scratch,  &batch,     &tables, &staging,   &transport};
+std::array<const Arena*, 13> MemoryPlan::all() const {
+  return {&parameters, &gathered, &optimizer, &paged,   &gradients, &exchange, &activations,
+          &scratch,    &batch,    &tables,    &staging, &transport, &stored};
 }
 
 Arena& MemoryPlan::slot(size_t index) {
@@ -96,14 +98,17 @@ int64_t MemoryPlan::offloaded() const {
 }
 
 int64_t MemoryPlan::on_host() const {
-  return batch.device().is_cuda() ? offloaded() + paged.peak() + staging.peak() + transport.peak() : peak();
+  return batch.device().is_cuda()
+             ? offloaded() + paged.peak() + staging.peak() + transport.peak() + stored.peak()
+             : peak();
 }
 
 std::vector<MemoryRow> MemoryPlan::rows() const {
   std::vector<MemoryRow> rows;
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i)
-    if ((arenas[i] != &paged && arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
+    if ((arenas[i] != &paged && arenas[i] != &staging && arenas[i] != &transport && arenas[i] != &stored) ||
+        arenas[i]->peak() > 0)
       rows.push_back({arenas[i]->name(), peak_of(*arenas[i]), kPurposes[i].what});
   if (offload_) {
     rows.push_back(

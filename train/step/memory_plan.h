@@ -29,6 +29,7 @@ class MemoryPlan {
   // Host memory: the host side of a GPU's inputs and results, and the snapshot of an asynchronous checkpoint.
   Arena staging;
   Arena transport;  // host memory: GPU tensors in transit between ranks
+  Arena stored;     // host memory: activations until their backward pass
 
   // The arena of an activation slot, which belongs to a micro-batch in flight. The first is `activations`; a
   // planning pass adds the others.
@@ -42,8 +43,8 @@ class MemoryPlan {
   std::vector<MemoryRow> rows() const;
 
  private:
-  std::array<Arena*, 12> all();
-  std::array<const Arena*, 12> all() const;
+  std::array<Arena*, 13> all();
+  std::array<const Arena*, 13> all() const;
   int64_t peak_of(const Arena& arena) const;  // includes all slots
 
   bool offload_;

@@ -44,7 +44,7 @@ void Engine::forward_in_stage(const Pass& pass) {
   // The input of a trained chunk is kept until its backward pass.
   if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
-  buffers_.close(action);
+  buffers_.close(compute_, action);
 }
 
 void Engine::backward_in_stage(const Pass& pass) {
@@ -60,7 +60,7 @@ void Engine::backward_in_stage(const Pass& pass) {
                buffers_.message_between(action.chunk - 1, gradient));
   pipe_.release(compute_, gradient);
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
-  buffers_.close(action);
+  buffers_.close(compute_, action);
 }
 
 // The stage of a chunk.

@@ -69,7 +69,7 @@ void Engine::micro_step(const Schedule& schedule, size_t micro) {
   buffers_.open(down.action);
   forward(down);
   backward(up);
-  buffers_.close(up.action);
+  buffers_.close(compute_, up.action);
 }
 
 // Each layer keeps its input, and the tensors that it saves for its backward pass; with full recomputation
@@ -83,11 +83,13 @@ void Engine::forward(const Pass& pass) {
     const ParamView p = units_.acquire(i, compute_);  // compute waits for the gather
     const TraceSpan span = compute_.span("forward", i);
     const int64_t mark = buffers_.mark(pass.action, i) = saved.mark();
+    buffers_.before_forward(compute_, pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       LayerWork work = work_on(pass.action, i, lane);
       work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
       if (recomputes_layers()) saved.rewind(mark);
     }
+    buffers_.after_forward(compute_, pass.action, i);
     units_.release(i, visit.keep_for, compute_);
   }
 }
@@ -104,16 +106,20 @@ void Engine::backward(const Pass& pass) {
     if (ahead == BackwardPrefetch::pre) prefetch_after(visit, pass);  // comes before this layer's reduction
     if (recomputes_layers() || i == last) buffers_.mark(pass.action, i) = saved.mark();
     const int64_t mark = buffers_.mark(pass.action, i);
+    buffers_.before_backward(compute_, pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       LayerWork work = work_on(pass.action, i, lane);
       const GradView g = units_.grads(i, compute_, lane, pass.action.micro);
-      if (recomputes_layers() && i < last)
+      if (recomputes_layers() && i < last) {
+        work.call.repeats = true, work.call.wants_output = false;
         work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);
+      }
       // The gradient of the layer's output becomes that of its input, in place.
       work.layer.backward(work.call, p, g, buffers_.gradient_of(pass.action, i, lane, work.rows), work.x);
       if (recomputes_layers()) saved.rewind(mark);
     }
     saved.rewind(mark);
+    buffers_.after_backward(compute_, pass.action, i);
     units_.release(i, visit.keep_for, compute_);
     if (ahead == BackwardPrefetch::post) prefetch_after(visit, pass);
     units_.reduce(i, compute_, reduce_, pass.action.micro);  // sums over ranks while layer i - 1 computes

@@ -5,9 +5,15 @@
 namespace flatshard {
 
 StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, const Model& model,
-                         int first_trained, int lanes, RowCounts most, DType dtype, bool recompute,
-                         MemoryPlan& memory)
-    : model_(model), lanes_(lanes), most_(most), dtype_(dtype), recompute_(recompute), memory_(memory) {
+                         int first_trained, int lanes, RowCounts most, DType dtype, Recompute recompute,
+                         std::optional<CopyStreams> copies, MemoryPlan& memory)
+    : model_(model),
+      lanes_(lanes),
+      most_(most),
+      dtype_(dtype),
+      recompute_(recompute),
+      memory_(memory),
+      first_trained_(first_trained) {
   for (const Chunk& chunk : pipeline.chunks)
     chunks_.push_back(
         {chunk, model.largest_output(std::max(chunk.first - 1, first_trained), chunk.end, most)});
@@ -27,6 +33,13 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, con
     if (at < pipeline.last_chunk()) chunk.outputs.resize(static_cast<size_t>(pipeline.outputs_at_once(at)));
     if (returns) chunk.gradients.resize(pipeline.stages > 1 ? 2 : 1);
   }
+  if (!copies) return;
+  const auto add = [&](std::optional<ActivationPages>& pages, int first) {
+    const auto at = static_cast<size_t>(slot_count_ + first);
+    pages.emplace(*copies, memory.slot(at), memory.slot(at + 1), memory.stored);
+  };
+  add(input_pages_, 0);
+  if (recompute == Recompute::except_attention) add(kept_pages_, 2);
 }
 
 void StepBuffers::allocate(Arena& arena, LaneTensors& tensors, const Shape& most) const {
@@ -48,6 +61,8 @@ void StepBuffers::begin() {
       allocate(memory_.activations, message, model_.output(c.chunk.end - 1, most_));
     for (LaneTensors& message : c.gradients) allocate(memory_.activations, message, c.gradient);
   }
+  for (auto* pages : {&input_pages_, &kept_pages_})
+    if (*pages) (*pages)->begin();
 }
 
 Message StepBuffers::message_between(int chunk, const LaneTensors& buffer) const {
@@ -61,13 +76,47 @@ void StepBuffers::open(const Action& action) {
   Slot& slot = this->slot(action);
   const Chunk& of = chunk(action).chunk;
   slot.base = slot.arena(memory_).mark();
+  if (recompute_ == Recompute::except_attention && !kept_pages_) kept_arena(action).rewind(0);
   slot.x.resize(static_cast<size_t>(of.end - of.first - 1));
   slot.marks.resize(static_cast<size_t>(of.end - of.first));
+  if (input_pages_) return;  // before_forward() allocates them
   int layer = of.first;
   for (LaneTensors& x : slot.x) allocate(slot.arena(memory_), x, model_.output(layer++, most_));
 }
 
-void StepBuffers::close(const Action& action) {
+// The input of the next layer is written by this one, and is on its way to host memory while that one runs.
+void StepBuffers::before_forward(Stream& compute, const Action& action, int layer) {
+  if (input_pages_ && layer + 1 < chunk(action).chunk.end)
+    allocate(input_pages_->claim(compute, key(action, layer + 1)), x(action, layer + 1),
+             model_.output(layer, most_));
+  if (kept_pages_) kept_pages_->claim(compute, key(action, layer));
+}
+
+void StepBuffers::after_forward(Stream& compute, const Action& action, int layer) {
+  if (input_pages_ && layer + 1 < chunk(action).chunk.end && layer + 1 >= first_trained_)
+    input_pages_->store(compute, key(action, layer + 1));
+  if (input_pages_) input_pages_->release(compute, key(action, layer));
+  if (kept_pages_ && layer >= first_trained_) kept_pages_->store(compute, key(action, layer));
+}
+
+// Those of the layer below arrive while this one runs.
+void StepBuffers::before_backward(Stream& compute, const Action& action, int layer) {
+  for (auto* pages : {&input_pages_, &kept_pages_}) {
+    if (!*pages) continue;
+    (*pages)->fetch(key(action, layer));
+    (*pages)->fetch(key(action, layer - 1));
+    (*pages)->use(compute, key(action, layer));
+  }
+}
+
+void StepBuffers::after_backward(Stream& compute, const Action& action, int layer) {
+  for (auto* pages : {&input_pages_, &kept_pages_})
+    if (*pages) (*pages)->release(compute, key(action, layer));
+}
+
+void StepBuffers::close(Stream& compute, const Action& action) {
+  for (auto* pages : {&input_pages_, &kept_pages_})
+    if (*pages) (*pages)->finish(compute);
   const Slot& slot = this->slot(action);
   slot.arena(memory_).rewind(slot.base);
 }
@@ -75,10 +124,10 @@ void StepBuffers::close(const Action& action) {
 Tensor StepBuffers::input_of(const Action& action, int layer, int lane, const RowCounts& rows) {
   if (layer == 0) return {};
   const Chunk& of = chunk(action).chunk;
-  const LaneTensors& x = layer == of.end     ? output(action)
-                         : layer == of.first ? input(action)
-                                             : slot(action).x[static_cast<size_t>(layer - of.first - 1)];
-  return x.lanes[static_cast<size_t>(lane)].beginning(model_.output(layer - 1, rows));
+  const LaneTensors& tensors = layer == of.end     ? output(action)
+                               : layer == of.first ? input(action)
+                                                   : x(action, layer);
+  return tensors.lanes[static_cast<size_t>(lane)].beginning(model_.output(layer - 1, rows));
 }
 
 Tensor StepBuffers::gradient_of(const Action& action, int layer, int lane, const RowCounts& rows) {
@@ -90,7 +139,7 @@ int64_t& StepBuffers::mark(const Action& action, int layer) {
 }
 
 int StepBuffers::set_of(const Action& action, int lane) {
-  return (recompute_ ? 0 : static_cast<int>(slot(action).index) * lanes_) + lane;
+  return (recompute_ == Recompute::full ? 0 : static_cast<int>(slot(action).index) * lanes_) + lane;
 }
 
 }  // namespace flatshard

@@ -4,11 +4,13 @@
 // messages to and from other stages. Each micro-batch in flight has a slot, an arena of its own; messages
 // are in the base of the arena `activations`, in rings by micro-batch.
 
+#include <optional>
 #include <vector>
 
 #include "comm/pipe.h"
 #include "model/model.h"
 #include "train/setup/pipeline.h"
+#include "train/step/activation_pages.h"
 #include "train/step/memory_plan.h"
 
 namespace flatshard {
@@ -20,20 +22,27 @@ struct LaneTensors : PipeBuffer {
 
 class StepBuffers {
  public:
-  // A lane has at most the rows `most`; no layer before `first_trained` has a backward pass. With
-  // `recompute`, slots hold inputs only. The model must outlive the buffers.
+  // A lane has at most the rows `most`; no layer before `first_trained` has a backward pass. If whole blocks
+  // are recomputed, slots hold inputs only, and what kept() returns; with `copies` both are in host memory
+  // between the passes. The model must outlive the buffers.
   StepBuffers(const Pipeline& pipeline, const Schedule& schedule, const Model& model, int first_trained,
-              int lanes, RowCounts most, DType dtype, bool recompute, MemoryPlan& memory);
+              int lanes, RowCounts most, DType dtype, Recompute recompute, std::optional<CopyStreams> copies,
+              MemoryPlan& memory);
 
   // The number of sets of layers that a lane needs.
-  int slots() const { return recompute_ ? 1 : slot_count_; }
+  int slots() const { return recompute_ == Recompute::full ? 1 : slot_count_; }
   // The most micro-batches in flight, over all chunks of the stage.
   int most_in_flight() const { return in_flight_; }
   // Allocates the rings. The arena `activations` is rewound after the step.
   void begin();
   // The slot of an action's micro-batch: allocated before its forward pass, free after its last pass.
   void open(const Action& action);
-  void close(const Action& action);
+  void close(Stream& compute, const Action& action);
+  // To be called around the passes of each layer, in their order.
+  void before_forward(Stream& compute, const Action& action, int layer);
+  void after_forward(Stream& compute, const Action& action, int layer);
+  void before_backward(Stream& compute, const Action& action, int layer);
+  void after_backward(Stream& compute, const Action& action, int layer);
 
   // The input or output of a layer in a lane with these rows; of layer 0 the input is empty.
   Tensor input_of(const Action& action, int layer, int lane, const RowCounts& rows);
@@ -59,7 +68,12 @@ class StepBuffers {
 
   // The arena in which the layers of an action save tensors, and the offset at which a layer's tensors begin.
   Arena& saved(const Action& action) {
-    return recompute_ ? memory_.activations : slot(action).arena(memory_);
+    return repeats_blocks(recompute_) ? memory_.activations : slot(action).arena(memory_);
+  }
+  // The arena of what a layer keeps from a forward pass until it is repeated; null: only inputs are.
+  Arena* kept(const Action& action, int layer) {
+    if (recompute_ != Recompute::except_attention) return nullptr;
+    return kept_pages_ ? &kept_pages_->page(key(action, layer)) : &kept_arena(action);
   }
   int64_t& mark(const Action& action, int layer);
   // The index of the set of layers for a lane of the action's micro-batch.
@@ -86,15 +100,25 @@ class StepBuffers {
     return ring[static_cast<size_t>(a.micro) % ring.size()];
   }
   void allocate(Arena& arena, LaneTensors& tensors, const Shape& most) const;
+  // A slot's arena for kept(), apart from saved(), which each layer rewinds.
+  Arena& kept_arena(const Action& action) {
+    return memory_.slot(static_cast<size_t>(slot_count_) + slot(action).index);
+  }
+  ActivationPages::Key key(const Action& action, int layer) { return {slot(action).index, layer}; }
+  LaneTensors& x(const Action& action, int layer) {
+    return slot(action).x[static_cast<size_t>(layer - chunk(action).chunk.first - 1)];
+  }
 
   const Model& model_;
   int lanes_;
   RowCounts most_;
   DType dtype_;
-  bool recompute_;
+  Recompute recompute_;
   MemoryPlan& memory_;
   std::vector<ChunkBuffers> chunks_;  // buffers of each chunk; empty for chunks of other stages
   int slot_count_ = 0, in_flight_ = 0;
+  int first_trained_;
+  std::optional<ActivationPages> input_pages_, kept_pages_;  // with offload
 };
 
 }  // namespace flatshard

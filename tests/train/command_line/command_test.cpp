@@ -98,7 +98,7 @@ TEST_CASE("a man page contains only the macros that it means") {
 TEST_CASE("completion offers keys, the values of a key, subcommands and a subcommand's options") {
   CHECK(offered("train", "train my.toml --run.dev") == "--run.device=\n");
   CHECK(offered("train", "train my.toml --run.device = c") == "cpu cuda\n");
-  CHECK(offered("train", "train --train.recompute =") == "false true selective\n");
+  CHECK(offered("train", "train --train.recompute =") == "false true selective except_attention\n");
   CHECK(offered("ckpt", "ckpt ver") == "verify\n");
   CHECK(offered("ckpt", "ckpt export a --dt") == "--dtype\n");
   CHECK(offered("ckpt", "ckpt export a --dtype b") == "bf16\n");

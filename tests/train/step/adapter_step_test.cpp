@@ -177,10 +177,11 @@ TEST_CASE("five steps on adapters of each family have the losses, gradients and 
 
 TEST_CASE("dropout on adapters draws the same masks again when activations are recomputed") {
   const TokenFile file = random_file("adapter_step_test.tok");
-  const auto hash = [&](double dropout, Recompute recompute) {
+  const auto hash = [&](double dropout, Recompute recompute, int64_t tile = 0) {
     Config config = config_of("llama");
     config.lora.dropout = dropout;
     config.train.recompute = recompute;
+    config.train.tile = tile;
     Run run(config, file);
     run.engine().initialize();
     for (int64_t step = 0; step < 3; ++step) run.step(step);
@@ -189,7 +190,27 @@ TEST_CASE("dropout on adapters draws the same masks again when activations are r
   const std::string kept = hash(0.3, Recompute::none);
   CHECK(hash(0.3, Recompute::full) == kept);
   CHECK(hash(0.3, Recompute::selective) == kept);
+  CHECK(hash(0.3, Recompute::except_attention) == kept);
+  CHECK(hash(0.3, Recompute::none, 1 << 20) == kept);  // one tile
+  CHECK(hash(0.3, Recompute::none, 5) == hash(0.3, Recompute::full, 5));
   CHECK(kept != hash(0, Recompute::none));
+}
+
+TEST_CASE("a tile has the masks that its tokens have without tiles") {
+  const TokenFile file = random_file("adapter_step_test.tok");
+  const auto loss_after = [&](double dropout, int64_t tile) {
+    Config config = config_of("llama");
+    config.precision.compute = Precision::fp32;
+    config.lora.dropout = dropout;
+    config.train.tile = tile;
+    Run run(config, file);
+    run.engine().initialize();
+    for (int64_t step = 0; step < 3; ++step) run.step(step);
+    return loss_of(run.step(3));
+  };
+  const double whole = loss_after(0.3, 0);
+  CHECK(loss_after(0.3, 5) == doctest::Approx(whole).epsilon(1e-6));
+  CHECK(loss_after(0, 5) != doctest::Approx(whole).epsilon(1e-5));
 }
 
 TEST_CASE("every lane of every step has its own masks") {

@@ -40,6 +40,7 @@ struct Case {
   int layers, stage;
   Recompute recompute;
   std::vector<std::string> trainable{"*"};
+  bool in_host_memory = false;
 };
 
 Config config_of(const Case& c) {
@@ -55,6 +56,7 @@ Config config_of(const Case& c) {
   config.train.batch_size_per_device = 2;
   config.train.lane_size = 1;
   config.train.recompute = c.recompute;
+  config.train.offload_activations = c.in_host_memory;
   config.optimizer.lr = 1e-2;
   config.trainable = c.trainable;
   config.parallel.stages = c.layers;
@@ -123,18 +125,22 @@ class Stage {
 }  // namespace
 
 TEST_CASE("a stage of a pipeline gives the same bits in every stream order") {
-  for (const Case& c : {Case{"llama", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::full},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::selective},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 2, Recompute::none},
-                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
-                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 2, Recompute::full},
-                        Case{"llama", PipelineSchedule::gpipe, 2, 0, Recompute::full},
-                        Case{"llama", PipelineSchedule::sequential, 2, 1, Recompute::none},
-                        Case{"llama", PipelineSchedule::interleaved, 3, 1, Recompute::none},
-                        Case{"llama", PipelineSchedule::interleaved, 3, 2, Recompute::full},
-                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none, {"lm_head*"}}}) {
+  for (const Case& c :
+       {Case{"llama", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::full},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::selective},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::except_attention},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::except_attention, {"*"}, true},
+        Case{"llama", PipelineSchedule::interleaved, 3, 2, Recompute::full, {"*"}, true},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 2, Recompute::none},
+        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 0, Recompute::none},
+        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 2, Recompute::full},
+        Case{"llama", PipelineSchedule::gpipe, 2, 0, Recompute::full},
+        Case{"llama", PipelineSchedule::sequential, 2, 1, Recompute::none},
+        Case{"llama", PipelineSchedule::interleaved, 3, 1, Recompute::none},
+        Case{"llama", PipelineSchedule::interleaved, 3, 2, Recompute::full},
+        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, Recompute::none, {"lm_head*"}}}) {
     CAPTURE(c.family);
     CAPTURE(c.schedule);
     CAPTURE(c.stage);

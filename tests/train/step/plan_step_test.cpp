@@ -6,6 +6,7 @@
 #include "runtime/rng.h"
 #include "runtime/trace.h"
 #include "tests/test.h"
+#include "tests/train/step/planned_bytes.h"
 #include "train/step/training_runtime.h"
 
 using namespace flatshard;
@@ -129,6 +130,11 @@ TEST_CASE("a recorded step has every kind of work that settings add") {
   };
   check_with("recomputation", [](Config& c) { c.train.recompute = Recompute::full; });
   check_with("selective recomputation", [](Config& c) { c.train.recompute = Recompute::selective; });
+  check_with("tiles", [](Config& c) { c.train.tile = 5; });
+  check_with("activations in host memory", [](Config& c) {
+    c.train.recompute = Recompute::except_attention;
+    c.train.offload_activations = true;
+  });
   check_with("short lanes", [](Config& c) { c.train.lane_size = 1; });
   check_with("head chunks", [](Config& c) { c.train.head_chunk = 5; });
   check_with("adapters", [](Config& c) {
@@ -219,4 +225,39 @@ TEST_CASE("selective recomputation takes less memory for no further product or a
     const char* const activation = std::string_view(family) == "gpt2" ? "gelu_forward" : "swiglu_forward";
     CHECK(selective_calls[activation] == 2 * calls[activation]);
   }
+}
+
+TEST_CASE(
+    "with tiles and activations in host memory a longer sequence takes no more for a wider or deeper model") {
+  // Bytes on the device and on the host that twice the length adds.
+  const auto added = [](int64_t layers, int64_t ffn, bool all) {
+    Config config = small_config();
+    config.model.layers = layers;
+    config.model.ffn = ffn;
+    config.train.head_chunk = 16;
+    config.train.recompute = Recompute::full;
+    config.train.batch_size_per_device = 1;
+    if (all) {
+      config.train.tile = 64;
+      config.train.recompute = Recompute::except_attention;
+      config.train.offload_activations = true;
+    }
+    const auto bytes = [&](int64_t length) {
+      config.data.seq_len = length;
+      const RunPlan plan = plan_run(set_up(config, 1), 0);
+      const int64_t stored = test::planned_bytes(plan, "stored");
+      return std::pair(plan.memory_bytes - stored, stored);
+    };
+    const auto [device, host] = bytes(2048);
+    const auto [device_after, host_after] = bytes(4096);
+    return std::pair(device_after - device, host_after - host);
+  };
+  const auto [device, host] = added(3, 28, true);
+  // Inputs of blocks and of the head; attention's output, and the lse of two heads.
+  CHECK(host == 2048 * (4 * 20 + 3 * (20 + 2)) * 4);
+  CHECK(added(3, 280, true).first == device);
+  CHECK(added(9, 28, true).first == device);
+  CHECK(added(9, 28, true).second == 2048 * (10 * 20 + 9 * (20 + 2)) * 4);
+  CHECK(added(3, 280, false).first > added(3, 28, false).first + 2048 * 5 * (280 - 28) * 4);
+  CHECK(added(9, 28, false).first == added(3, 28, false).first + 2048 * 6 * 20 * 4);
 }

@@ -141,6 +141,7 @@ TEST_CASE("adapters on 4-bit weights train as on the dequantized weights, bit fo
         config.precision.compute = precision;
         config.quant.base = base;
         config.train.recompute = recompute;
+        config.train.tile = recompute == Recompute::full ? 5 : 0;
         const auto quantized = set_up(config, 1).model.quantized;
         CHECK(quantized.size() == 14);
         const Trained four_bit = train(config, [&](const RunSetup& setup) {

@@ -112,10 +112,54 @@ TEST_CASE("recomputing activations gives the same bits") {
       Config config = small_config(family);
       config.precision.compute = compute;
       const Outcome kept = train(config);
-      for (const Recompute recompute : {Recompute::full, Recompute::selective}) {
+      for (const Recompute recompute : {Recompute::full, Recompute::selective, Recompute::except_attention}) {
         CAPTURE(recompute);
         config.train.recompute = recompute;
         CHECK(train(config, {.commit = kPoisoned}) == kept);
+      }
+    }
+}
+
+TEST_CASE("tiles add their gradients in order, whatever is recomputed") {
+  for (const char* family : {"llama", "gpt2", "qwen3", "gemma2", "olmo2", "granite"})
+    for (const Precision compute : {Precision::fp32, Precision::bf16}) {
+      CAPTURE(family);
+      CAPTURE(compute);
+      Config config = small_config(family);
+      config.precision.compute = compute;
+      const Outcome whole = train(config);
+      config.train.tile = config.train.batch_size_per_device * kLength;
+      CHECK(train(config, {.commit = kPoisoned}) == whole);  // one tile
+      config.train.tile = 7;
+      const Outcome tiled = train(config, {.commit = kPoisoned});
+      CHECK(tiled.hash != whole.hash);
+      if (compute == Precision::fp32)
+        for (size_t step = 0; step < tiled.losses.size(); ++step)
+          CHECK(tiled.losses[step] == doctest::Approx(whole.losses[step]).epsilon(1e-6));
+      for (const Recompute recompute : {Recompute::full, Recompute::selective, Recompute::except_attention}) {
+        CAPTURE(recompute);
+        config.train.recompute = recompute;
+        CHECK(train(config, {.commit = kPoisoned}) == tiled);
+      }
+    }
+}
+
+TEST_CASE("activations in host memory give the same bits in every stream order") {
+  for (const Recompute recompute : {Recompute::full, Recompute::except_attention})
+    for (const int64_t tile : {0, 5}) {
+      CAPTURE(recompute);
+      CAPTURE(tile);
+      Config config = small_config();
+      config.model.layers = 6;
+      config.train.lane_size = 1;
+      config.train.tile = tile;
+      const Outcome kept = train(config);
+      config.train.recompute = recompute;
+      config.train.offload_activations = true;
+      for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::concurrent, StreamOrder::comm_late,
+                                      StreamOrder::comm_early}) {
+        CAPTURE(static_cast<int>(order));
+        CHECK(train(config, {.order = order, .commit = kPoisoned}) == kept);
       }
     }
 }
