@@ -46,6 +46,8 @@ void check_attention(const char* op, const Args& a) {
   keys.count = a.k.count;
   check_heads(op, "k", a.k, keys);
   check_heads(op, "v", a.v, keys);
+  check(a.q.rows() <= kMostAttentionRows && a.k.rows() <= kMostAttentionRows, op, ": ", a.q.rows(),
+        " queries and ", a.k.rows(), " keys, must be at most ", kMostAttentionRows, " each");
   check(a.q.count % a.k.count == 0, op, ": ", a.q.count, " query heads, must be a multiple of the ",
         a.k.count, " key heads");
   check(a.lse.dtype == DType::f32 && a.lse.size() == a.q.count * a.q.rows(), op, ": lse is ", a.lse.dtype,

@@ -26,6 +26,10 @@
 
 namespace flatshard {
 
+// The most queries and keys of a call. Kernels count rows in 32 bits: the sum of two rows, a tile and a
+// window fits. Elements they count in 64 bits.
+inline constexpr int64_t kMostAttentionRows = (int64_t{1} << 30) - 1024;
+
 // Heads [first, first + count) of a (T, H, D) tensor: all heads, or q, k or v of a packed qkv:
 //   .q = {qkv, 0, Hq}, .k = {qkv, Hq, Hkv}, .v = {qkv, Hq + Hkv, Hkv}
 struct Heads {

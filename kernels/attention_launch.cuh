@@ -11,17 +11,18 @@
 namespace flatshard::cuda {
 
 inline Mask mask_of(const AttentionMask& mask, const Heads& q, const Heads& k) {
-  const int64_t queries = q.rows(), keys = k.rows();
-  constexpr int64_t kMaxRows = int64_t{1} << 30;  // sums and differences of two rows fit 32 bits
-  check(queries < kMaxRows && keys < kMaxRows, "attention: ", queries, " queries and ", keys,
-        " keys, must be at most ", kMaxRows - 1, " each on a GPU");
+  constexpr int64_t kNoWindow = int64_t{1} << 30;  // larger than kMostAttentionRows
+  constexpr int64_t kFewestQueries = 8;            // rows of the smallest tile of queries
+  const int64_t group = q.count / k.count;
+  check(group <= INT32_MAX / (q.rows() / kFewestQueries + 1), "attention: ", q.rows(), " queries in each of ",
+        group, " heads of a group are more tiles than a GPU counts, must be at most ", INT32_MAX);
   const int documents = static_cast<int>(mask.cu_seqlens.size() - 1);
   const Tensor& of_keys = mask.cu_seqlens_kv.empty() ? mask.cu_seqlens : mask.cu_seqlens_kv;
-  return {.queries = {mask.cu_seqlens.as<int32_t>(), documents, static_cast<int>(queries)},
-          .keys = {of_keys.as<int32_t>(), documents, static_cast<int>(keys)},
+  return {.queries = {mask.cu_seqlens.as<int32_t>(), documents, static_cast<int>(q.rows())},
+          .keys = {of_keys.as<int32_t>(), documents, static_cast<int>(k.rows())},
           .causal = mask.causal,
-          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows),
-          .group = static_cast<int>(q.count / k.count)};
+          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kNoWindow) : kNoWindow),
+          .group = static_cast<int>(group)};
 }
 
 template <class T>

@@ -538,7 +538,9 @@ void run(Stream& stream, const AttentionBackward& a, const QueryTerms& terms, co
   const Mask mask = mask_of(a.mask, a.q, a.k);
   const QuerySums<D> sums{scratch.dq.as<float>(), scratch.counts.as<int32_t>(), mask.queries.rows,
                           static_cast<int>((scratch.counts.size() - 1) / kHalves / a.q.count)};
-  launch<TermTiles>(stream, "attention_backward: terms", terms_kernel<T>, mask.queries, a.q.count,
+  // Terms do not depend on documents: the rows are cut as those of one.
+  launch<TermTiles>(stream, "attention_backward: terms", terms_kernel<T>,
+                    {mask.queries.boundaries, 1, mask.queries.rows}, a.q.count,
                     TermArguments<T>{.grad_o = view<T>(a.grad_o),
                                      .o = view<T>(a.o),
                                      .lse = a.lse.as<float>(),

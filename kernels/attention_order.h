@@ -7,6 +7,11 @@
 // The cost of a block is the number of blocks of the other side that it visits. With a causal mask every next
 // block of a document costs one more, if it has queries, or one less, if it has keys. A window cuts long
 // blocks to one length, which keeps the order. Without a causal mask a block visits the whole other side.
+//
+// A block finds its slot by itself, in about log2(cost) + 4 passes over all documents. With more documents
+// than kMostSorted these passes would take longer than most blocks, and in all they would grow with the
+// square of the documents. Slots then have the order of documents, which bisection finds; there are so many
+// blocks that their order changes little.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,6 +28,9 @@ struct Documents {
   constexpr int blocks(int document, int size) const { return (length(document) + size - 1) / size; }
   // At least the blocks of all documents.
   constexpr int slots(int size) const { return rows / size + count; }
+  // A slot for the first block of a document, if slots have the order of documents: from it on, up to the one
+  // of the next document, there are as many slots as the document has blocks, or one more.
+  constexpr int first_slot(int document, int size) const { return first_row(document) / size + document; }
 };
 
 // The threads that search together: one thread, as on the host. On the GPU a warp has the same members.
@@ -36,8 +44,9 @@ struct OneLane {
 
 // All lanes run every loop equally often, so that the compiler knows that they stay together.
 struct BlockOrder {
-  Documents own, other;  // the rows that are cut into blocks; the rows that these visit
-  int size;              // rows of a block
+  static constexpr int kMostSorted = 128;  // an estimated 2 us for a search by a warp
+  Documents own, other;                    // the rows that are cut into blocks; the rows that these visit
+  int size;                                // rows of a block
   bool causal, owns_keys;
 
   // Block `index` of a document.
@@ -45,6 +54,8 @@ struct BlockOrder {
     int document, index;
     constexpr bool empty() const { return document < 0; }
   };
+
+  constexpr bool is_sorted() const { return own.count <= kMostSorted; }
 
   // The number of blocks of a document, or of all documents, that cost at least `cost`.
   constexpr int at_least(int cost, int document) const {
@@ -66,6 +77,7 @@ struct BlockOrder {
   // The block of a slot. All lanes call it and get the same one.
   template <class Lanes>
   constexpr Block block_of(int slot) const {
+    if (!is_sorted()) return block_in_order_of_documents(slot);
     if (at_least<Lanes>(0) <= slot) return {-1, 0};
     int most = 0;
     for (int first = 0; first < own.count; first += Lanes::kCount) {
@@ -93,6 +105,19 @@ struct BlockOrder {
       const int document = Lanes::sum(here ? d : 0), nth = Lanes::sum(here ? longer + place : 0);
       return {document, owns_keys ? nth : own.blocks(document, size) - 1 - nth};
     }
+  }
+
+ private:
+  // The longest block of a document comes first. Some slots between documents are empty.
+  constexpr Block block_in_order_of_documents(int slot) const {
+    int document = 0;
+    for (int end = own.count; end - document > 1;) {
+      const int middle = (document + end) / 2;
+      (own.first_slot(middle, size) <= slot ? document : end) = middle;
+    }
+    const int nth = slot - own.first_slot(document, size), blocks = own.blocks(document, size);
+    if (nth >= blocks) return {-1, 0};
+    return {document, owns_keys ? nth : blocks - 1 - nth};
   }
 };
 

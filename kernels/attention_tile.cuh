@@ -150,6 +150,15 @@ __device__ inline void require_ascending(const Documents& documents) {
   require(WarpLanes::most(errors) == 0);
 }
 
+// The same, divided among the blocks of a grid: each checks the document with the number of its slot, and
+// that the document it visits lies within the tensor. A grid has at least as many slots as documents.
+__device__ inline void require_ascending(const Documents& documents, int slot, int visited) {
+  require(documents.first_row(0) == 0 && documents.first_row(documents.count) == documents.rows);
+  require(slot >= documents.count || documents.length(slot) >= 0);
+  const int first = documents.first_row(visited), last = documents.first_row(visited + 1);
+  require(0 <= first && first <= last && last <= documents.rows);
+}
+
 // The slot of a thread block in a grid of (heads, slots), where slots beyond the limit of y continue in z.
 __device__ inline int slot_in_grid() { return static_cast<int>(blockIdx.z * gridDim.y + blockIdx.y); }
 
@@ -162,15 +171,17 @@ struct OwnRows {
   int first_row;  // first row of `rows` in the tensors
 
   __device__ OwnRows(const Mask& mask, bool owns_keys, int size, int slot = slot_in_grid()) {
-    require_ascending(mask.queries), require_ascending(mask.keys);
     const BlockOrder order{.own = owns_keys ? mask.keys : mask.queries,
                            .other = owns_keys ? mask.queries : mask.keys,
                            .size = size,
                            .causal = mask.causal,
                            .owns_keys = owns_keys};
+    if (order.is_sorted()) require_ascending(mask.queries), require_ascending(mask.keys);
     const BlockOrder::Block block = order.block_of<WarpLanes>(slot);
     const int begin = block.index * size;
     document = max(block.document, 0);
+    if (!order.is_sorted())
+      require_ascending(mask.queries, slot, document), require_ascending(mask.keys, slot, document);
     visible = mask.visible(document);
     rows = {begin, block.empty() ? begin : min(order.own.length(document), begin + size)};
     first_row = order.own.first_row(document) + begin;

@@ -66,14 +66,14 @@ std::vector<BlockOrder::Block> slots_of(const Batch& b) {
 
 constexpr int kBatches = 400, kMostDocuments = 12, kMostRows = 150;
 
-Batch draw(std::mt19937& random) {
+Batch draw(std::mt19937& random, int most_documents = kMostDocuments) {
   const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
   const auto lengths = [&](int documents) {
     std::vector<int> all;
     for (int i = 0; i < documents; ++i) all.push_back(below(4) == 0 ? below(3) : below(kMostRows));
     return all;
   };
-  const int documents = below(kMostDocuments) + 1;
+  const int documents = below(most_documents) + 1;
   Batch b{.queries = lengths(documents),
           .size = 8 << below(3),
           .causal = below(3) > 0,
@@ -82,6 +82,22 @@ Batch draw(std::mt19937& random) {
   if (b.causal && b.keys == b.queries && below(3) == 0) b.window = below(kMostRows) + 1;
   return b;
 }
+
+// Blocks of every document, each of which must have one slot.
+std::set<std::pair<int, int>> blocks_of(const Batch& b) {
+  std::set<std::pair<int, int>> all;
+  const std::vector<int>& own = b.owns_keys ? b.keys : b.queries;
+  for (int d = 0; d < static_cast<int>(own.size()); ++d)
+    for (int n = 0; n * b.size < own[static_cast<size_t>(d)]; ++n) all.emplace(d, n);
+  return all;
+}
+
+// A lane that must not be asked to search.
+struct NoLanes : OneLane {
+  static inline int calls = 0;
+  static int sum(int value) { return ++calls, value; }
+  static int most(int value) { return ++calls, value; }
+};
 
 // The mean load of multiprocessors over the largest, if each takes the next block when it has finished one.
 double balance(const Batch& b, int heads) {
@@ -110,10 +126,7 @@ TEST_CASE("every block of attention has one slot, the empty slots come last, and
   for (int i = 0; i < kBatches; ++i) {
     const Batch b = draw(random);
     CAPTURE(i);
-    std::set<std::pair<int, int>> missing;
-    const std::vector<int>& own = b.owns_keys ? b.keys : b.queries;
-    for (int d = 0; d < static_cast<int>(own.size()); ++d)
-      for (int n = 0; n * b.size < own[static_cast<size_t>(d)]; ++n) missing.emplace(d, n);
+    std::set<std::pair<int, int>> missing = blocks_of(b);
     // Where documents have other numbers of keys than of queries, blocks of both do not begin at the same
     // positions.
     const int inexact = b.keys == b.queries ? 0 : 1;
@@ -130,6 +143,42 @@ TEST_CASE("every block of attention has one slot, the empty slots come last, and
     }
     CHECK(missing.empty());
   }
+}
+
+// The one pass needs blocks of keys in the order of keys within a document.
+TEST_CASE("blocks of more documents than are sorted have one slot each, in the order of documents") {
+  constexpr int kFewer = 20;
+  std::mt19937 random(2);
+  for (int i = 0; i < kFewer;) {
+    const Batch b = draw(random, 4 * BlockOrder::kMostSorted);
+    if (static_cast<int>(b.keys.size()) <= BlockOrder::kMostSorted) continue;
+    CAPTURE(i++);
+    std::set<std::pair<int, int>> missing = blocks_of(b);
+    int document = 0, index = -1;
+    for (const BlockOrder::Block& block : slots_of(b)) {
+      if (block.empty()) continue;
+      CHECK(missing.erase({block.document, block.index}) == 1);
+      CHECK(block.document >= document);
+      if (block.document == document && index >= 0)
+        CHECK(block.index == (b.owns_keys ? index + 1 : index - 1));
+      document = block.document, index = block.index;
+    }
+    CHECK(missing.empty());
+  }
+}
+
+// 65,536 documents of 64 tokens: with passes over all documents in every block this test would take minutes.
+TEST_CASE("a block finds its place among very many documents without a pass over them") {
+  const std::vector<int> lengths(1 << 16, 64);
+  const Boundaries boundaries = boundaries_of(lengths);
+  const Documents documents = documents_of(boundaries);
+  const BlockOrder order{
+      .own = documents, .other = documents, .size = 128, .causal = true, .owns_keys = false};
+  NoLanes::calls = 0;
+  int found = 0;
+  for (int slot = 0; slot < documents.slots(128); ++slot) found += !order.block_of<NoLanes>(slot).empty();
+  CHECK(found == static_cast<int>(lengths.size()));
+  CHECK(NoLanes::calls == 0);
 }
 
 // With documents one after the other, the key blocks of the first three batches load multiprocessors to 0.63

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bench/kernels/attention_setting.h"
+#include "kernels/attention_order.h"
 #include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
@@ -133,6 +134,25 @@ TEST_CASE("attention on sm_90 finds the blocks of more documents than a warp has
   }
 }
 
+// So many that blocks are in the order of documents (attention_order.h): also in f32, which takes the kernels
+// of all GPUs, and in one pass, whose blocks wait for others.
+TEST_CASE("attention finds the blocks of more documents than it sorts" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  constexpr int64_t kDocuments = cuda::BlockOrder::kMostSorted + 12;
+  AttentionSetting s{.queries = {}, .Hq = 2, .Hkv = 1, .D = 64};
+  for (int64_t i = 0; i < kDocuments; ++i)
+    s.queries.push_back(i == 50 || i == 130 ? 300 : i % 8 == 0 ? i % 5 : 0);
+  AttentionSetting one_pass = s;
+  one_pass.one_pass = true;
+  std::vector<Case> all = both({DType::bf16, s});
+  all.push_back(backward_case(DType::bf16, one_pass));
+  for (const Case& c : both({DType::f32, s})) all.push_back(c);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Values expected = test::output_values(all[i], Device::cpu());
+    in_some_order(static_cast<int>(i) * 5, [&] { compare_with_cpu(all[i], expected); });
+  }
+}
+
 // The blocks of long documents with heads of 64 have 192 queries, others 128.
 TEST_CASE("attention on sm_90 matches the CPU for long documents" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
@@ -140,23 +160,6 @@ TEST_CASE("attention on sm_90 matches the CPU for long documents" * doctest::tes
     const Case c = forward_case(window == 150 ? DType::f16 : DType::bf16, long_document(window));
     const Values expected = test::output_values(c, Device::cpu());
     in_some_order(static_cast<int>(window), [&] { compare_with_cpu(c, expected); });
-  }
-}
-
-TEST_CASE("attention on sm_90 finds the blocks of more documents than a warp has lanes" *
-          doctest::test_suite("gpu")) {
-  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
-  for (const bool causal : {false, true}) {
-    Drawn d{DType::bf16, {.queries = {}, .Hq = 1, .Hkv = 1, .D = 8, .causal = causal}};
-    for (int64_t i = 0; i < 70; ++i) d.setting.queries.push_back(i == 50 ? 300 : i % 4);
-    for (const Case& c : both(d)) {
-      CAPTURE(label(c));
-      const Values expected = test::output_values(c, Device::cpu());
-      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
-        CAPTURE(name);
-        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
-      }
-    }
   }
 }
 

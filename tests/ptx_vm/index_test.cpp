@@ -3,7 +3,8 @@
 
 #include <set>
 
-#include "bench/case.h"
+#include "bench/kernels/attention_setting.h"
+#include "kernels/attention_order.h"
 #include "ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
@@ -42,4 +43,22 @@ TEST_CASE("an index outside its table is found") {
       }
     }
   }
+}
+
+// Each block then checks one document beside its own. A boundary in the middle is wrong: the document before
+// it ends beyond the rows, or the one after it.
+TEST_CASE("a wrong boundary among very many documents is found") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double number : {-1.0, 100000.0, 20.0}) {
+      AttentionSetting s{
+          .queries = std::vector<int64_t>(2 * cuda::BlockOrder::kMostSorted, 1), .Hq = 1, .Hkv = 1, .D = 64};
+      Setup setup(forward_case(dtype, s), {.device = Device::cuda(0)});
+      std::vector<double> ends = setup.values("cu_seqlens");
+      ends[ends.size() / 2] = number;
+      setup.assign("cu_seqlens", ends);
+      CHECK_THROWS_AS(setup.run(), Error);
+      const std::vector<Finding> found = take_findings();
+      REQUIRE(found.size() == 1);
+      CHECK(found[0].kind == FindingKind::trap);
+    }
 }
