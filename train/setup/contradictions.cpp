@@ -196,8 +196,9 @@ void check_sizes(const RunSetup& s, Problems& problems) {
                  " is longer than model.max_positions = ", s.model.max_positions);
   if (s.seq_len() == 0) return;
   const auto check_tokens = [&](const char* key, int64_t sequences) {
-    problems.check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key,
-                   " = ", sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
+    problems.check(sequences <= kMostAttentionRows / s.seq_len(), "data.seq_len = ", s.seq_len(),
+                   " times train.", key, " = ", sequences, " is ", s.seq_len() * sequences,
+                   " tokens, must be at most ", kMostAttentionRows);
   };
   check_tokens(
       s.config.train.lane_size > 0 && s.batching.lane_steps == 1 ? "lane_size" : "batch_size_per_device",

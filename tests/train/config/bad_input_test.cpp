@@ -185,7 +185,7 @@ TEST_CASE("out-of-range sizes are refused at once, also by --plan") {
     check_refused(workshop, "--data.seq_len=1000000000 --train.batch_size_per_device=8" + plan,
                   "--data.seq_len, --train.batch_size_per_device: data.seq_len = 1000000000 times "
                   "train.batch_size_per_device = 8 is 8000000000 tokens" +
-                      at_most + "2147483647");
+                      at_most + "1073740800");
     check_refused(
         workshop,
         "--train.total_batch_size=65536 --train.batch_size_per_device=65536 --train.lane_size=1" + plan,
