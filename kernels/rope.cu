@@ -47,7 +47,7 @@ struct Rotate {
     const int32_t position = positions[at];
     require(position >= 0 && position < table_rows);
     const T* from = x + token * x_stride + column;
-    const float* turn = table + position * 2 * half + pair;
+    const float* turn = table + position * (2 * half) + pair;
     return {token * y_stride + column, load<T, N>(from), load<T, N>(from + (kInterleaved ? N : half)),
             load<float, N>(turn), load<float, N>(turn + half)};
   }

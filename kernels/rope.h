@@ -9,10 +9,13 @@
 // determines which axis rotates which pairs.
 //
 // The table, whose width is R, holds cosines and sines for positions [0, P), computed in double on the host
-// and rounded once, times RopeScaling::attention_factor. Where R < D, y must be x. x and y may be heads of a
-// packed qkv matrix (kernels/packed.h), where one call rotates q and k together, and y may be x. A position
-// outside the table throws Error before anything is written; on a GPU the kernel traps, and the Error names
-// no position.
+// and rounded once, times RopeScaling::attention_factor. transformers, vLLM and Megatron round frequencies to
+// fp32 and multiply them by positions in fp32. Their cosines and sines are up to 3e-4 away from exact ones at
+// position 4,095, 5e-3 at 131,071 and 0.06 at 1,000,000, where an angle has steps of 0.06; ours are not.
+//
+// Where R < D, y must be x. x and y may be heads of a packed qkv matrix (kernels/packed.h), where one call
+// rotates q and k together, and y may be x. A position outside the table throws Error before anything is
+// written; on a GPU the kernel traps, and the Error names no position.
 
 #include <array>
 #include <vector>

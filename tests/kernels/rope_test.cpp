@@ -136,6 +136,35 @@ TEST_CASE("the rope table holds cosines and sines of the scaled angles, rounded 
     }
 }
 
+TEST_CASE("angles at position 1,000,000 are those of long double, with every scaling") {
+  constexpr int64_t kPosition = 1'000'000, R = 8;
+  constexpr double kTheta = 500000;
+  const RopeScaling yarn{.kind = RopeScaling::Kind::yarn, .factor = 32, .original_positions = 32768},
+      longrope{.kind = RopeScaling::Kind::longrope, .divisors = {1, 1.5, 20, 60}, .attention_factor = 1.2};
+  RopeScaling llama3 = kLlama3;
+  llama3.factor = 128;
+  for (const RopeScaling& scaling : {RopeScaling{}, llama3, yarn, longrope}) {
+    CAPTURE(static_cast<int>(scaling.kind));
+    const std::vector<double> scaled = rope_frequencies(R, kTheta, scaling),
+                              base = rope_frequencies(R, kTheta);
+    const std::vector<float> table = table_of(kPosition + 1, R, kTheta, scaling);
+    for (int64_t i = 0; i < R / 2; ++i) {
+      CAPTURE(i);
+      const auto at = static_cast<size_t>(i);
+      // The scaling of a frequency is a factor, whose error is that of a double.
+      const long double exact =
+          std::pow(static_cast<long double>(kTheta), -2.0L * static_cast<long double>(i) / R) *
+          (static_cast<long double>(scaled[at]) / static_cast<long double>(base[at]));
+      const long double angle = kPosition * exact, factor = scaling.attention_factor;
+      // One rounding to fp32, and an angle that errs by a few units in the last place of a double.
+      const long double tolerance = 0x1p-24L * factor + 1e-9L;
+      const float* const row = table.data() + kPosition * R;
+      CHECK(std::abs(static_cast<long double>(row[i]) - std::cos(angle) * factor) <= tolerance);
+      CHECK(std::abs(static_cast<long double>(row[R / 2 + i]) - std::sin(angle) * factor) <= tolerance);
+    }
+  }
+}
+
 TEST_CASE("rope rotates q and k in a packed matrix and leaves v unchanged; backward rotates them back") {
   StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
