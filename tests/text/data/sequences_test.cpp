@@ -40,6 +40,10 @@ struct TempAnswers {
   Floats values;
 };
 
+struct TempFile {
+  ~TempFile() { std::filesystem::remove(kPath); }
+};
+
 struct Space {
   Space(int64_t n, int64_t most, int64_t columns)
       : ints(static_cast<size_t>(4 * n + 1 + 3 * most)), values(static_cast<size_t>(columns * n), -1.0f) {
@@ -190,4 +194,43 @@ TEST_CASE("answers are refused with a packing that could cut them, and if none f
         "sequences_test.tok: none of its 1 pairs fits data.seq_len = 4 with tokens to train on: set a larger "
         "data.seq_len");
   CHECK(error(RecordKind::labels).starts_with("sequences_test.tok: none of its 1 labeled answers fits"));
+}
+
+TEST_CASE("a sequence of a million tokens has the ends of its thousands of documents") {
+  constexpr int64_t kLength = 1 << 20, kOfDocument = 128, kDocuments = kLength / kOfDocument;
+  const TempFile file_of_test;
+  {
+    TokenWriter writer(kPath, 100);
+    Ints tokens(kOfDocument);
+    for (int64_t d = 0; d < kDocuments; ++d) {
+      for (size_t i = 0; i < tokens.size(); ++i)
+        tokens[i] = static_cast<int32_t>((static_cast<size_t>(d) + i) % 100);
+      writer.add_document(tokens);
+    }
+    writer.add_document(Ints{1});
+    writer.finish();
+  }
+  const TokenFile file(kPath);
+  for (const Packing packing : {Packing::documents, Packing::best_fit}) {
+    CAPTURE(packing);
+    const Data data(file, options_of(kLength, 1, RecordKind::samples, packing));
+    REQUIRE(data.sequence_count() == 1);
+    const Space space(kLength, 0, 0);
+    const Batch batch = data.read(0, 0, space.batch);
+    const Ints ends = elements(batch.boundaries), positions = elements(batch.positions),
+               targets = elements(batch.targets);
+    int64_t wrong = 0;
+    for (int64_t t = 0; t < kLength; ++t) {
+      const auto at = static_cast<size_t>(t);
+      const int64_t position = t % kOfDocument;
+      const int64_t target =
+          position + 1 < kOfDocument ? (t / kOfDocument + position + 1) % 100 : kIgnoredTarget;
+      wrong += positions[at] != position || targets[at] != target;
+    }
+    CHECK(wrong == 0);
+    REQUIRE(std::ssize(ends) == kDocuments + 1);
+    for (int64_t d = 0; d <= kDocuments; ++d) wrong += ends[static_cast<size_t>(d)] != d * kOfDocument;
+    CHECK(wrong == 0);
+    CHECK(data.target_count(0) == kLength - kDocuments);
+  }
 }
