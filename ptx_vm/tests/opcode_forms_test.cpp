@@ -22,6 +22,7 @@ TEST_CASE("integers of 16 and 64 bits add, multiply, divide and shift within the
       {"shl.b16 %rs0, 0x8001, 1; cvt.u32.u16 %r0, %rs0;", 2},
       {"shr.s64 %rd0, -8, 1;", 0xfffffffffffffffc},
       {"and.b16 %rs0, 0xff0f, 0x0ff0; cvt.u32.u16 %r0, %rs0;", 0x0f00},
+      {"xor.b16 %rs0, 0xff0f, 0x0ff0; cvt.u32.u16 %r0, %rs0;", 0xf0ff},
       {"and.b64 %rd0, 0xff00000000000001, 0x0f00000000000003;", 0x0f00000000000001},
       {"xor.b64 %rd0, 0xff00000000000001, 0x0f00000000000003;", 0xf000000000000002},
       {"not.b64 %rd0, 0xff;", 0xffffffffffffff00},

@@ -3,6 +3,7 @@
 #include "kernels/attention_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <random>
 #include <set>
@@ -131,7 +132,7 @@ TEST_CASE("every block of attention has one slot, the empty slots come last, and
     // positions.
     const int inexact = b.keys == b.queries ? 0 : 1;
     bool ended = false;
-    int least = std::numeric_limits<int>::max();
+    int least = std::numeric_limits<int>::max() - 1;
     for (const BlockOrder::Block& block : slots_of(b)) {
       ended |= block.empty();
       CHECK(block.empty() == ended);
@@ -152,7 +153,8 @@ TEST_CASE("blocks of more documents than are sorted have one slot each, in the o
   for (int i = 0; i < kFewer;) {
     const Batch b = draw(random, 4 * BlockOrder::kMostSorted);
     if (static_cast<int>(b.keys.size()) <= BlockOrder::kMostSorted) continue;
-    CAPTURE(i++);
+    CAPTURE(i);
+    ++i;
     std::set<std::pair<int, int>> missing = blocks_of(b);
     int document = 0, index = -1;
     for (const BlockOrder::Block& block : slots_of(b)) {
