@@ -69,11 +69,11 @@ struct LayerCall {
   // the backward pass computes them again (tiles.h).
   int64_t tile = 0;
   int64_t first_row = 0;  // where the rows of a tile begin in those of the micro-batch
-  // The output of attention and its lse, which a repeated pass then need not compute, are saved here; null:
-  // with everything else.
+  // Where attention saves its output and lse, so that a repeated pass need not compute them; null: in
+  // `saved`.
   Arena* kept = nullptr;
   bool repeats = false;                 // a forward pass is repeated for the backward pass alone
-  bool wants_output = true;             // false: of such a pass, nobody reads the layer's output
+  bool wants_output = true;             // false in a repeated pass whose output is not read
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
   // The next three are for generation: the tokens continue texts in the cache.

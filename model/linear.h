@@ -56,7 +56,7 @@ class Linear {
   void forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {});
   // Must be called if x was computed again for the backward pass.
   void restore(LayerCall& c, const ParamView& p, const Rows& x);
-  // In place of forward(), if only the backward pass follows: computes what that needs beside x.
+  // Computes only what the backward pass needs besides x; called in place of forward() if y is not needed.
   void prepare(LayerCall& c, const ParamView& p, const Rows& x);
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients in g whose tensors
   // are not empty.

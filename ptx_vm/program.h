@@ -120,7 +120,7 @@ struct ProductForm {
 
 struct Kernel {
   const Module* module = nullptr;
-  uint64_t number = 0;  // of this kernel alone, unlike its address, which another may have later
+  uint64_t number = 0;  // never used again, unlike the address of a kernel
   std::string name;     // demangled
   std::vector<Op> code;
   std::vector<const Instruction*> instructions;  // indexed by op

@@ -34,7 +34,7 @@ TEST_CASE("a captured collective runs at every launch, on the values that its bu
   check_works("sums", 4, "comm_late");
 }
 
-// In order, the launch itself would wait.
+// With work in order, the call that launches the graph would wait itself.
 TEST_CASE("the launch of a graph with a collective waits for those of the other ranks") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   for (const char* order : {"comm_late", "comm_early"}) check_works("unmatched", 2, order);
