@@ -113,7 +113,8 @@ struct SetupOptions {
 
 class Setup {
  public:
-  explicit Setup(const Case& c, SetupOptions options = {});
+  explicit Setup(const Case& c, SetupOptions options = {});  // the case must outlive it
+  explicit Setup(Case&& c, SetupOptions options = {}) = delete;
 
   void run();             // runs the op once on the current arguments and waits
   void launch(int copy);  // enqueues the op once on one set of arguments

@@ -47,6 +47,7 @@ LoraConfig adapters_of(const std::string& family) {
 }
 
 constexpr int64_t kLongLane = 2;      // micro-batches of one sequence
+constexpr int64_t kTile = 3;          // tokens, of sequences of kMatrixLength
 constexpr size_t kNightlyDepths = 2;  // 1 and 2
 constexpr size_t kPlainSubjects =
     7;  // the first subjects: families and dtypes without further options, and adapters
@@ -134,6 +135,9 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "llama bf16 nf4 lora",
                               "llama fp32 nf4 double lora modules",
                               "gpt2 fp16 fp4 double lora halves",
+                              "llama fp32 tiles",
+                              "gpt2 bf16 tiles lora",
+                              "llama bf16 nf4 tiles lora",
                               "llama fp32 paged",
                               "llama fp16 adamw8bit modules paged"});
   for (const OptimizerKind& kind : optimizer_kinds().subspan(1))  // the others have the first one
@@ -147,7 +151,7 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   values(Dimension::order, {"in_order", "concurrent", "comm_late", "comm_early"});
   values(Dimension::cut, {"1", "2", "4"});
   values(Dimension::accumulation, {"sharded", "no_sync"});
-  values(Dimension::recompute, {"off", "on"});
+  values(Dimension::recompute, {"false", "true", "except_attention", "except_attention, offloaded"});
   values(Dimension::keep_root, {"on", "off"});
   values(Dimension::backward_prefetch, {"none", "pre", "post"});
   values(Dimension::forward_prefetch, {"off", "on"});
@@ -257,7 +261,10 @@ Config Settings::config(const Setting& s) const {
   c.parallel.strategy = strategy_of(s);
   if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = group_size(s);
   c.train.batch_size_per_device = std::stoi(value(s, Dimension::cut));
-  c.train.recompute = value(s, Dimension::recompute) == "on" ? Recompute::full : Recompute::none;
+  const std::string& recompute = value(s, Dimension::recompute);
+  c.train.recompute = *named<Recompute>(recompute.substr(0, recompute.find(',')));
+  c.train.offload_activations = contains(recompute, "offloaded");
+  if (contains(subject, "tiles")) c.train.tile = kTile;
   c.parallel.accumulation = *named<Accumulation>(value(s, Dimension::accumulation));
   c.parallel.keep_root_gathered = value(s, Dimension::keep_root) == "on";
   c.parallel.backward_prefetch = *named<BackwardPrefetch>(value(s, Dimension::backward_prefetch));

@@ -122,7 +122,7 @@ TEST_CASE(
   const Device gpu = Device::cuda(0);
   StreamSet streams(gpu);
   Stream& timing = streams.add("timing");
-  tune_products(timing, "", "products");  // of products planned by earlier tests
+  forget_planned_products();  // of earlier tests
   TwoStreams two;
   for (const Memory* m : {&two.a, &two.b}) zero(two.first, two.on(*m));
   const auto seconds_with = [&](const std::string& text, bool is_used) {

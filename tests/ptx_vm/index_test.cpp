@@ -52,7 +52,8 @@ TEST_CASE("a wrong boundary among very many documents is found") {
     for (const double number : {-1.0, 100000.0, 20.0}) {
       AttentionSetting s{
           .queries = std::vector<int64_t>(2 * cuda::BlockOrder::kMostSorted, 1), .Hq = 1, .Hkv = 1, .D = 64};
-      Setup setup(forward_case(dtype, s), {.device = Device::cuda(0)});
+      const Case c = forward_case(dtype, s);
+      Setup setup(c, {.device = Device::cuda(0)});
       std::vector<double> ends = setup.values("cu_seqlens");
       ends[ends.size() / 2] = number;
       setup.assign("cu_seqlens", ends);
