@@ -40,9 +40,10 @@ function(add_wheel_programs folder)
   endforeach()
 endfunction()
 
-add_library(flatshard_wheel SHARED $<TARGET_OBJECTS:flatshard_tools> $<TARGET_OBJECTS:flatshard_ckpt>)
+# The file is called by main functions alone, so that the linker takes it from no archive.
+add_library(flatshard_wheel SHARED $<TARGET_OBJECTS:flatshard_tools> $<TARGET_OBJECTS:flatshard_ckpt> runtime/illegal_instruction.cpp)
 set_property(TARGET flatshard_wheel PROPERTY OUTPUT_NAME flatshard)
-target_link_libraries(flatshard_wheel PRIVATE flatshard_planner)
+target_link_libraries(flatshard_wheel PRIVATE flatshard_flags flatshard_planner)
 add_to_wheel(flatshard_wheel ${wheel_folder})
 add_wheel_programs(${wheel_folder} flatshard_wheel)
 if(FLATSHARD_CUDA)

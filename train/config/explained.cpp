@@ -28,7 +28,7 @@ const char* text_of(OnResume rule) {
     case OnResume::content:
       return "may name another file when a run resumes";
     case OnResume::noted:
-      return "may change when a run resumes; no step depends on it";
+      return "may change when a run resumes; the header notes it";
     case OnResume::silent:
       return "may change when a run resumes";
   }

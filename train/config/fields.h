@@ -37,7 +37,7 @@ enum class OnResume {
   moves_rate,  // may change, is recorded, and the learning rate may jump
   reorders,    // may change, is recorded, and the data are reordered: their epoch begins again
   content,     // may name another file: other content is recorded, and may move the rate and reorder
-  noted,       // may change: no step depends on it, so only the header notes it
+  noted,       // may change: at most rounding depends on it, so only the header notes it
   silent,      // may change without a note
 };
 struct ResumeRule {
