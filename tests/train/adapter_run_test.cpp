@@ -189,6 +189,33 @@ TEST_CASE("a run without a model yet is read from its latest checkpoint") {
                 generate("live").output);
 }
 
+TEST_CASE("a run that continues after its end is read from its newest checkpoint until it ends again") {
+  const test::Workshop workshop = with_base("adapter_again");
+  for (const std::string result : {"model", "adapter"}) {
+    const std::string options =
+        (result == "adapter" ? kLora : "") + "--checkpoint.save_every=1 --run.dir=" + result;
+    REQUIRE(workshop.train(1, options + " --train.steps=2").exit_code == 0);
+    const auto run = [&](const std::string& command) {
+      return test::run_command("cd " + workshop.file("") + " && " + command).output;
+    };
+    const std::string lost =
+        run("{ @train config.toml --resume latest --train.steps=1000000 " + options +
+            " >lost.txt 2>&1 & until [ -e " + result +
+            "/step-4 ] || ! kill -0 $!; do sleep 0.02; done; kill -KILL $!; wait; tail lost.txt; }");
+    CAPTURE(lost);
+    const std::string generate =
+        "@generate " + result + " --device cpu --temperature 0 --max-new-tokens 4 --prompt '1 2'";
+    CHECK(has(run(generate), "the latest checkpoint: the run has not ended"));
+    const std::string earlier = result + "/earlier-" + result, last = run("cat " + result + "/latest");
+    CHECK(fs::exists(workshop.file(earlier)));
+    const int64_t steps = std::stoll(last.substr(last.find('-') + 1)) + 1;
+    const test::Finished ended = workshop.train(1, options + str(" --resume latest --train.steps=", steps));
+    CHECK_MESSAGE(ended.exit_code == 0, ended.output);
+    CHECK(!has(run(generate), "has not ended"));
+    CHECK(!fs::exists(workshop.file(earlier)));
+  }
+}
+
 TEST_CASE("contradictions of adapter settings are refused with the remedy") {
   const test::Workshop workshop = with_base("adapter_refused");
   const auto refused = [&](const std::string& options, const std::string& message) {

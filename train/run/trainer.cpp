@@ -580,6 +580,7 @@ std::string Trainer::why_stopped() const {
 void Trainer::finish() {
   const std::string result = setup_.has_adapters() ? "adapter" : "model";
   save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
+  if (is_leader()) warn_on_error([&] { checkpoints_.remove_earlier_results(); });
   const std::string traced = trace_.finish();
   const std::string hash = weights_hash(runtime_.engine(), world_);
   if (!is_leader()) return;

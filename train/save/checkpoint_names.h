@@ -2,6 +2,7 @@
 // Names and files of checkpoints in a run folder: step-20, step-40 ..., and the file `latest`, one line with
 // the name of the newest.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -14,6 +15,10 @@
 namespace flatshard {
 
 inline constexpr const char *kLatestName = "latest", *kConfigName = "config.json";
+// What a run leaves at its end. While a run that has ended before continues, the earlier result has the name
+// of kEarlierResults, so that nobody takes it for the run's newest weights.
+inline constexpr std::array kResults{"model", "adapter"};
+inline constexpr std::array kEarlierResults{"earlier-model", "earlier-adapter"};
 
 std::string name_of_step(int64_t step);
 // The N of step-N; nothing for other names.

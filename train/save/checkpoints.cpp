@@ -81,9 +81,22 @@ fs::path checkpoint_named(const std::string& resume, const fs::path& run) {
 std::vector<fs::path> Checkpoints::results() const {
   std::vector<fs::path> found;
   for (const int64_t step : steps_in(folder_)) found.push_back(folder_ / name_of_step(step));
-  for (const char* model : {"model", "adapter"})
-    if (fs::exists(fs::symlink_status(folder_ / model))) found.push_back(folder_ / model);
+  for (const auto& names : {kResults, kEarlierResults})
+    for (const char* name : names)
+      if (fs::exists(fs::symlink_status(folder_ / name))) found.push_back(folder_ / name);
   return found;
+}
+
+void Checkpoints::set_results_aside() const {
+  for (size_t i = 0; i < kResults.size(); ++i) {
+    if (!is_of_checkpoint(folder_ / kResults[i])) continue;
+    remove_checkpoint(folder_ / kEarlierResults[i]);
+    fs::rename(folder_ / kResults[i], folder_ / kEarlierResults[i]);
+  }
+}
+
+void Checkpoints::remove_earlier_results() const {
+  for (const char* name : kEarlierResults) remove_checkpoint(folder_ / name);
 }
 
 void Checkpoints::check_no_others() const {
@@ -195,6 +208,7 @@ void Checkpoints::load(Engine& engine) {
   // Newer checkpoints belong to a history that this run abandons.
   succeed_together(world_, [&] {
     if (!own_ || world_.rank() != 0) return;
+    set_results_aside();
     for (const int64_t step : steps_in(folder_))
       if (step > last_step_)
         log_info((folder_ / name_of_step(step)).string(),

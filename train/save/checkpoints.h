@@ -59,8 +59,11 @@ class Checkpoints {
   const std::vector<ShardFiles>& files() const { return files_; }
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
   // Call on all ranks. Checks names and shapes of the tensors in the checkpoint that begin() found, reads
-  // them, and verifies their checksums before they are used.
+  // them, and verifies their checksums before they are used. The result of an earlier end of this run becomes
+  // one of kEarlierResults.
   void load(Engine& engine);
+  // Call on rank 0 when the run has written its result.
+  void remove_earlier_results() const;
 
   // The temporary folder of a checkpoint.
   std::filesystem::path unfinished(int64_t step) const;
@@ -86,6 +89,7 @@ class Checkpoints {
   void check_open_files() const;
   void write_latest(int64_t step) const;  // writes `latest` under an unfinished name
   void move_latest() const;
+  void set_results_aside() const;
   void remove_oldest(const TrainState& newest) const;
   void locate_damage(const std::function<void()>& work) const;
   void check_sums(std::vector<TensorFolderReader>& readers);

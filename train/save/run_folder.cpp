@@ -21,9 +21,10 @@ namespace {
 constexpr const char* kConfig = "config.toml";
 constexpr std::string_view kMark = "# The config of the run in this folder, as train resolved it.";
 // The names that a run writes in its folder, besides checkpoints.
-constexpr const char* kWritten[] = {
-    kConfig,         "run.log",      "metrics.jsonl", "step1.txt", "trace.json", "overlap.svg", "report.html",
-    "samples.jsonl", "starts.jsonl", "tensorboard",   kLatestName, "model",      "adapter"};
+constexpr const char* kWritten[] = {kConfig,        "run.log",          "metrics.jsonl",   "step1.txt",
+                                    "trace.json",   "overlap.svg",      "report.html",     "samples.jsonl",
+                                    "starts.jsonl", "tensorboard",      kLatestName,       kResults[0],
+                                    kResults[1],    kEarlierResults[0], kEarlierResults[1]};
 
 // Creates the folder and its missing parents. Adds the folders that it created to `made`, innermost first.
 void make_folders(const fs::path& path, std::vector<fs::path>& made) {
