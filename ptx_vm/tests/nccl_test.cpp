@@ -34,7 +34,7 @@ TEST_CASE("a captured collective runs at every launch, on the values that its bu
   check_works("sums", 4, "comm_late");
 }
 
-// With work in order, the call that launches the graph would wait itself.
+// Orders in which the launch returns at once: in order, the call itself would wait for the other ranks.
 TEST_CASE("the launch of a graph with a collective waits for those of the other ranks") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   for (const char* order : {"comm_late", "comm_early"}) check_works("unmatched", 2, order);

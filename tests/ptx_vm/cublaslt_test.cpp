@@ -122,7 +122,7 @@ TEST_CASE(
   const Device gpu = Device::cuda(0);
   StreamSet streams(gpu);
   Stream& timing = streams.add("timing");
-  forget_planned_products();  // of earlier tests
+  forget_planned_products();  // earlier tests have planned some
   TwoStreams two;
   for (const Memory* m : {&two.a, &two.b}) zero(two.first, two.on(*m));
   const auto seconds_with = [&](const std::string& text, bool is_used) {

@@ -15,8 +15,8 @@
 namespace flatshard {
 
 inline constexpr const char *kLatestName = "latest", *kConfigName = "config.json";
-// What a run leaves at its end. While a run that has ended before continues, the earlier result has the name
-// of kEarlierResults, so that nobody takes it for the run's newest weights.
+// What a run leaves at its end. If the run continues after that, its result is renamed until the next end,
+// because its checkpoints become newer.
 inline constexpr std::array kResults{"model", "adapter"};
 inline constexpr std::array kEarlierResults{"earlier-model", "earlier-adapter"};
 
