@@ -50,8 +50,8 @@ std::map<std::string, double> losses(int ranks) {
 // tests/comm/nightly tries all settings on 4 and 8 ranks, for 10 steps.
 TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every stream order") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const size_t subjects = 26 + 2 * optimizers_beside_the_default();
-  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset --steps 2"));
+  const size_t subjects = 29 + 2 * optimizers_beside_the_default();
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--sample --steps 2"));
   CHECK(alone.size() == subjects);
   for (const auto& [ranks, mode] : {std::pair{2, "--subset"}, {4, "--sample"}, {8, "--sample"}}) {
     if (ranks == 8 && *kSanitizer != '\0') continue;  // would take minutes on a few cores
@@ -66,9 +66,9 @@ TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every st
 
 TEST_CASE("pipeline stages give the bits of one rank in every schedule and strategy") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset --steps 2"));
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--sample --steps 2"));
   // The subjects whose units lie within stages.
-  const size_t subjects = 14 + 2 * optimizers_beside_the_default();
+  const size_t subjects = 17 + 2 * optimizers_beside_the_default();
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
     const test::Finished run = rank_matrix(ranks, "--stages --steps 2");

@@ -71,6 +71,19 @@ const std::vector<Mutation>& cap_mutations() {
   return all;
 }
 
+// Kernels by the names of their source and of their machine code.
+MutatedKernel forward(int D) {
+  return {str("forward_sm90_kernel<flatshard::bf16, ", D, ", 2>"),
+          str("forward_sm90_kernelINS_4bf16ELi", D, "ELi2E")};
+}
+MutatedKernel gradient(const char* of, int D, bool capped) {
+  return {str(of, "_gradient_sm90_kernel<flatshard::bf16, ", D, capped ? ", true>" : ", false>"),
+          str(of, "_gradient_sm90_kernelINS_4bf16ELi", D, "ELb", capped ? 1 : 0, "E")};
+}
+MutatedKernel one_pass(int D) {
+  return {str("one_pass_kernel<flatshard::bf16, ", D, ">"), str("one_pass_kernelINS_4bf16ELi", D, "E")};
+}
+
 struct Subject {
   MutatedKernel kernel;
   bool is_backward;
@@ -80,39 +93,16 @@ struct Subject {
   bool is_twin = false;  // of a kernel with another head size: only in tests/nightly
 };
 const std::vector<Subject>& subjects() {
-  static const std::vector<Subject> all{
-      {{"forward_sm90_kernel<flatshard::bf16, 64, 2>", "forward_sm90_kernelINS_4bf16ELi64ELi2E"}, false, 64},
-      {{"forward_sm90_kernel<flatshard::bf16, 128, 2>", "forward_sm90_kernelINS_4bf16ELi128ELi2E"},
-       false,
-       128,
-       0,
-       false,
-       true},
-      {{"query_gradient_sm90_kernel<flatshard::bf16, 128, false>",
-        "query_gradient_sm90_kernelINS_4bf16ELi128ELb0E"},
-       true,
-       128},
-      {{"key_gradient_sm90_kernel<flatshard::bf16, 128, false>",
-        "key_gradient_sm90_kernelINS_4bf16ELi128ELb0E"},
-       true,
-       128},
-      {{"query_gradient_sm90_kernel<flatshard::bf16, 128, true>",
-        "query_gradient_sm90_kernelINS_4bf16ELi128ELb1E"},
-       true,
-       128,
-       1},
-      {{"key_gradient_sm90_kernel<flatshard::bf16, 128, true>",
-        "key_gradient_sm90_kernelINS_4bf16ELi128ELb1E"},
-       true,
-       128,
-       1},
-      {{"one_pass_kernel<flatshard::bf16, 64>", "one_pass_kernelINS_4bf16ELi64E"}, true, 64, 0, true},
-      {{"one_pass_kernel<flatshard::bf16, 128>", "one_pass_kernelINS_4bf16ELi128E"},
-       true,
-       128,
-       0,
-       true,
-       true}};
+  static const std::vector<Subject> all{{forward(64), false, 64},
+                                        {forward(128), false, 128, 0, false, true},
+                                        {gradient("query", 64, false), true, 64},
+                                        {gradient("key", 64, false), true, 64},
+                                        {gradient("query", 128, false), true, 128, 0, false, true},
+                                        {gradient("key", 128, false), true, 128, 0, false, true},
+                                        {gradient("query", 64, true), true, 64, 1},
+                                        {gradient("key", 64, true), true, 64, 1},
+                                        {one_pass(64), true, 64, 0, true},
+                                        {one_pass(128), true, 128, 0, true, true}};
   return all;
 }
 

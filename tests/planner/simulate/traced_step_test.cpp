@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kModel =
     "--model.layers=4 --model.hidden=192 --model.heads=4 --model.kv_heads=4 --model.ffn=384 "
     "--data.seq_len=64 "
-    "--train.total_batch_size=16 --train.batch_size_per_device=2 --train.lane_size=2 --train.steps=17 "
+    "--train.total_batch_size=8 --train.batch_size_per_device=2 --train.lane_size=2 --train.steps=17 "
     "--data.packing=wrapped --run.threads=1 --run.trace=3:15 --run.dir=runs/traced "
     "--train.eval_every=0 --data.eval= ";
 // Of the last step, what streams do after it is not in the trace.
