@@ -1,31 +1,11 @@
 #pragma once
-// Shared by the forward and backward pass of attention on sm_90. A block has warpgroups that compute, 64 rows
-// of its tile each, and after them a warpgroup that copies: its first thread starts tensor copies into rings
-// of tiles.
+// Shared by the forward and backward pass of attention on sm_90.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/tensor_copy.cuh"
 #include "kernels/warpgroup.cuh"
 
 namespace flatshard::cuda {
-
-inline constexpr int kTileAlignment = 1024;  // alignment of a PanelTile in shared memory
-
-// Blocks of kConsumers warpgroups that compute and one that copies share the registers of a multiprocessor.
-template <int kConsumers>
-struct Groups {
-  static constexpr int kThreads = (kConsumers + 1) * kGroup, kRows = kConsumers * kGroupRows;
-  static constexpr int kOfCopier = kConsumers == 2 ? 40 : 32, kOfConsumer = kConsumers == 2 ? 232 : 160;
-  static_assert(kOfCopier * kGroup + kOfConsumer * kConsumers * kGroup <= 65536);
-
-  static __device__ int group() { return static_cast<int>(threadIdx.x) / kGroup; }
-  static __device__ bool copies() { return group() == kConsumers; }
-};
-
-// The first tile in a block's shared memory.
-__device__ inline uint32_t first_tile(const void* memory) {
-  return (shared_address(memory) + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
-}
 
 // For each of a lane's two rows, the span of the document's rows that it attends to, or that attend to it.
 struct LaneSpans {
@@ -47,11 +27,6 @@ __device__ void mask_scores(Sums<1, N>& scores, const LaneSpans& visible, const 
   });
 }
 
-template <int kColumns>
-__device__ void pin(Sums<1, kColumns>& sums) {
-  sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });
-}
-
 // The address of the first element of heads of a 16-bit type.
 inline void* begin_of(const Heads& heads) {
   return heads.of.dtype == DType::bf16 ? static_cast<void*>(heads.at<bf16>(0, 0)) : heads.at<f16>(0, 0);
@@ -65,30 +40,12 @@ inline bool copies_boxes(const Heads& heads) {
 
 // The map for boxes of `rows` rows and `columns` columns of one head, swizzled like a PanelTile.
 inline CUtensorMap map_of_heads(const Heads& heads, int rows, int columns) {
-  static const EncodeTensorMap encode = tensor_map_encoder();
-  const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
-  const cuuint64_t extents[] = {number(heads.head_size()), number(heads.count), number(heads.rows())};
-  const cuuint64_t strides[] = {number(heads.head_size() * 2), number(heads.stride() * 2)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(columns), 1, static_cast<cuuint32_t>(rows)},
-                   ones[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult status = encode(
-      &map,
-      heads.of.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
-      begin_of(heads), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check(status == CUDA_SUCCESS, "attention: cuTensorMapEncodeTiled fails with error ",
-        static_cast<int>(status), " for heads of ", heads.of.shape);
-  return map;
-}
-
-// Copies all panels of kRows rows of a head from `row` on; their bytes count for the barrier.
-template <int D, int kRows>
-__device__ void load_tile(const PanelTile<D, kRows>& to, const CUtensorMap& map, int head, int row,
-                          uint64_t* full) {
-#pragma unroll
-  for (int p = 0; p < to.kPanels; ++p) load_box(to.panel(p), map, p * to.kPanel, head, row, full);
+  return map_of_boxes({.begin = begin_of(heads),
+                       .dtype = heads.of.dtype,
+                       .extents = {heads.head_size(), heads.count, heads.rows()},
+                       .strides = {heads.head_size(), heads.stride()},
+                       .columns = columns,
+                       .rows = rows});
 }
 
 // sums (64, N) = a b^T, for 64 rows of a.

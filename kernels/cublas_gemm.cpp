@@ -332,6 +332,11 @@ void spare_multiprocessors(Device device, int count) {
   products.clear();
 }
 
+int product_multiprocessors(Device device) {
+  const std::lock_guard lock(mutex);
+  return allowed_multiprocessors > 0 ? allowed_multiprocessors : multiprocessors(device);
+}
+
 void prepare_gemm(Device device) {
   const std::lock_guard lock(mutex);
   handle_of(device);

@@ -1,9 +1,12 @@
 #include "kernels/gemm.h"
 
+#include <atomic>
+
 #include "build_config.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
+#include "kernels/gemm_sm90.h"
 #include "kernels/op.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
@@ -59,8 +62,14 @@ OpCall call_of(const Gemm& g) {
           .bytes = min_bytes(g)};
 }
 
-// Multiplies with cuBLASLt. A build without it can only plan, with the same scratch.
+std::atomic<ProductKernels> kernels_in_use{ProductKernels::cublaslt};
+
+// Multiplies with cuBLASLt or with the project's kernel, which needs no scratch. A build without these can
+// only plan, with the scratch of cuBLASLt, since a plan must not depend on the GPU.
 void multiply_on_gpu(Stream& stream, Arena& scratch, const Gemm& g) {
+  if constexpr (kCublasBuilt)
+    if (product_kernels() == ProductKernels::own && !stream.planning() && cuda::multiplies_on_sm90(g))
+      return cuda::gemm_sm90(stream, g);
   const ArenaScope scope(scratch);
   const Tensor workspace = scratch.alloc(DType::u8, {cuda::workspace_bytes(g.c.shape[0], g.c.shape[1])});
   Gemm with = g;
@@ -187,6 +196,13 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
 void spare_multiprocessors(Device device, int count) {
   if constexpr (kCublasBuilt)
     if (device.is_cuda()) cuda::spare_multiprocessors(device, count);
+}
+
+void use_product_kernels(ProductKernels kernels) { kernels_in_use = kernels; }
+ProductKernels product_kernels() { return kernels_in_use; }
+bool has_own_products(Device device) {
+  if constexpr (kCublasBuilt) return device.is_cuda() && cuda::has_gemm_sm90();
+  return false;
 }
 
 void prepare_gemm(Device device) {

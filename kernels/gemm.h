@@ -11,7 +11,7 @@
 // in place, and the bits of a row do not depend on the number of rows either. With K = 0 the product is zero.
 // f16 operands are widened to f32 in scratch and multiplied there; bf16 operands too, tile by tile, if the
 // processor has no bf16 instructions. On a GPU cuBLASLt multiplies, by one algorithm for each shape and
-// alignment; f32 is rounded to TF32 only if tf32 is set.
+// alignment, or the project's own kernel (use_product_kernels); f32 is rounded to TF32 only if tf32 is set.
 
 #include <algorithm>
 #include <cstdint>
@@ -58,6 +58,12 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
 // Makes later products leave this many multiprocessors of a GPU to other work, such as NCCL's kernels. The
 // best algorithms, and with them the last bits, depend on it.
 void spare_multiprocessors(Device device, int count);
+// Selects whose kernel multiplies on a GPU: cuBLASLt's; or, of 16-bit matrices on sm_90, the project's own,
+// where it supports the product (gemm_sm90.h). Their sums over K have different orders.
+enum class ProductKernels { cublaslt, own };
+void use_product_kernels(ProductKernels kernels);
+ProductKernels product_kernels();
+bool has_own_products(Device device);  // whether the project's own kernel runs on it
 // Initializes the library for a device; otherwise the first product would.
 void prepare_gemm(Device device);
 
@@ -75,6 +81,7 @@ constexpr int64_t workspace_bytes(int64_t M, int64_t N) {
 }
 
 void spare_multiprocessors(Device device, int count);
+int product_multiprocessors(Device device);  // those that are not spared
 void prepare_gemm(Device device);
 void gemm(Stream& stream, const Gemm& g, const Tensor& workspace);  // the bias must have the dtype of c
 void empty_product(Stream& stream, const Gemm& g);                  // K = 0

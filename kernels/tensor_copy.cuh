@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "kernels/tensor_core.cuh"
+#include "kernels/warpgroup.cuh"
 
 namespace flatshard::cuda {
 
@@ -72,6 +72,14 @@ __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int column,
       : "memory");
 }
 
+// Copies kRows rows of a head from (row, column) on; their bytes count for the barrier.
+template <int D, int kRows>
+__device__ void load_tile(const PanelTile<D, kRows>& to, const CUtensorMap& map, int head, int row,
+                          uint64_t* full, int column = 0) {
+#pragma unroll
+  for (int p = 0; p < to.kPanels; ++p) load_box(to.panel(p), map, column + p * to.kPanel, head, row, full);
+}
+
 // --- pieces of shared memory, copied to global memory by one thread; addresses and sizes are multiples of 16
 
 // Starts a copy of a piece.
@@ -122,6 +130,33 @@ inline EncodeTensorMap tensor_map_encoder() {
       "cudaGetDriverEntryPointByVersion");
   check(found == cudaDriverEntryPointSuccess, "this driver has no cuTensorMapEncodeTiled; update it");
   return reinterpret_cast<EncodeTensorMap>(function);
+}
+
+// A (rows, heads, columns) tensor of a 16-bit type, of which boxes of one head are copied.
+struct BoxedTensor {
+  void* begin;
+  DType dtype;
+  int64_t extents[3], strides[2];  // elements: columns, heads, rows; between heads, between rows
+  int columns, rows;               // of a box
+};
+
+// The map for its boxes, swizzled like a PanelTile.
+inline CUtensorMap map_of_boxes(const BoxedTensor& t) {
+  static const EncodeTensorMap encode = tensor_map_encoder();
+  const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
+  const cuuint64_t extents[] = {number(t.extents[0]), number(t.extents[1]), number(t.extents[2])};
+  const cuuint64_t strides[] = {number(t.strides[0] * 2), number(t.strides[1] * 2)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(t.columns), 1, static_cast<cuuint32_t>(t.rows)},
+                   ones[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status = encode(
+      &map, t.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
+      t.begin, extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      t.columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled fails with error ", static_cast<int>(status), " for ",
+        t.extents[2], " rows of ", t.extents[1], " x ", t.extents[0], " elements");
+  return map;
 }
 
 }  // namespace flatshard::cuda

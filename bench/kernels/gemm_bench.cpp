@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "bench/case.h"
+#include "bench/kernels/gemm_setting.h"
 #include "bench/kernels/linear_layers.h"
 #include "kernels/gemm.h"
 #include "kernels/packed.h"
@@ -13,36 +14,22 @@
 namespace flatshard::bench {
 namespace {
 
-struct Options {
-  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
-  float alpha = 1;
-  bool addend = false;
-  bool packed = false;   // every matrix is columns of wider rows
-  bool aligned = false;  // rows of every matrix have a multiple of 8 columns in memory, as logits have
-};
-
 constexpr int64_t kBefore = 3, kBeside = 5;  // columns before a packed matrix, and around it
 constexpr int64_t kAligned = 8;
 
-struct Problem {
-  DType in, out;
-  int64_t M, N, K;
-  Options with{};
-};
-
 // The first column of a matrix in its rows, and the columns of rows with a matrix of `columns`.
-int64_t before(const Problem& p) { return p.with.packed ? kBefore : 0; }
-int64_t width(const Problem& p, int64_t columns) {
+int64_t before(const GemmSetting& p) { return p.with.packed ? kBefore : 0; }
+int64_t width(const GemmSetting& p, int64_t columns) {
   if (p.with.aligned) return (columns + kAligned - 1) / kAligned * kAligned;
   return columns + (p.with.packed ? kBeside : 0);
 }
-bool in_wider_rows(const Problem& p) { return p.with.packed || p.with.aligned; }
+bool in_wider_rows(const GemmSetting& p) { return p.with.packed || p.with.aligned; }
 
-Shape shape_of_a(const Problem& p) { return p.with.transpose_a ? Shape{p.K, p.M} : Shape{p.M, p.K}; }
-Shape shape_of_b(const Problem& p) { return p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N}; }
-Shape shape_of_c(const Problem& p) { return {p.M, p.N}; }
+Shape shape_of_a(const GemmSetting& p) { return p.with.transpose_a ? Shape{p.K, p.M} : Shape{p.M, p.K}; }
+Shape shape_of_b(const GemmSetting& p) { return p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N}; }
+Shape shape_of_c(const GemmSetting& p) { return {p.M, p.N}; }
 
-Gemm arguments(const Problem& p, const Tensors& t) {
+Gemm arguments(const GemmSetting& p, const Tensors& t) {
   const auto stride = [&](const char* name) { return in_wider_rows(p) ? t[name].shape[1] : 0; };
   const auto columns = [&](const char* name, const Shape& shape) {
     return in_wider_rows(p) ? packed_columns(t[name], before(p), shape) : t[name];
@@ -61,7 +48,7 @@ Gemm arguments(const Problem& p, const Tensors& t) {
           .c_stride = stride("c")};
 }
 
-void formula(const Problem& p, Values& v) {
+void formula(const GemmSetting& p, Values& v) {
   const auto at = [&](int64_t row, int64_t column, int64_t columns) {
     return row * width(p, columns) + before(p) + column;
   };
@@ -79,7 +66,23 @@ void formula(const Problem& p, Values& v) {
   v["c"] = std::move(c);
 }
 
-Case gemm_case(const Problem& p) {
+// Selects the kernels of a setting for a scope.
+class KernelsOf {
+ public:
+  explicit KernelsOf(const GemmSetting& p) {
+    if (p.with.own) use_product_kernels(ProductKernels::own);
+  }
+  ~KernelsOf() { use_product_kernels(before_); }
+  KernelsOf(const KernelsOf&) = delete;
+  KernelsOf& operator=(const KernelsOf&) = delete;
+
+ private:
+  ProductKernels before_ = product_kernels();
+};
+
+}  // namespace
+
+Case gemm_case(const GemmSetting& p) {
   const auto stored = [&](const Shape& shape) { return Shape{shape[0], width(p, shape[1])}; };
   const Shape a = stored(shape_of_a(p)), b = stored(shape_of_b(p)), c = stored(shape_of_c(p));
   std::vector<Arg> args{{"a", p.in, a, Role::input}, {"b", p.in, b, Role::input}};
@@ -87,19 +90,26 @@ Case gemm_case(const Problem& p) {
   if (p.with.addend) args.push_back({"addend", p.out, c, Role::input});
   args.push_back({"c", p.out, c, p.with.accumulate || in_wider_rows(p) ? Role::updated : Role::output});
   return {.op = "gemm",
-          .shape = str(
-              p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "", p.with.transpose_b ? " b^T" : "",
-              p.with.bias ? " bias" : "", p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
-              p.with.packed ? " packed" : "", p.with.aligned ? " aligned" : "",
-              p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "", p.out != p.in ? " into f32" : ""),
+          .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
+                       p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
+                       p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
+                       p.with.packed ? " packed" : "", p.with.aligned ? " aligned" : "",
+                       p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
+                       p.out != p.in ? " into f32" : "", p.with.own ? " own" : ""),
           .dtype = p.in,
           .args = std::move(args),
-          .run = [=](Stream& s, Arena& scratch, const Tensors& t) { gemm(s, scratch, arguments(p, t)); },
+          .run =
+              [=](Stream& s, Arena& scratch, const Tensors& t) {
+                const KernelsOf kernels(p);
+                gemm(s, scratch, arguments(p, t));
+              },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(p, t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(p, t)); },
           .reference = [=](Values& v) { formula(p, v); },
           .matrix_bound = true};
 }
+
+namespace {
 
 // The input is the last N columns of wider rows, unless `stride` is N.
 Case bias_case(DType dtype, int64_t rows, int64_t N, int64_t stride, bool accumulate = true) {
@@ -136,12 +146,12 @@ std::vector<Case> scaled_cases(DType dtype) {
   for (const bool ta : {false, true})
     for (const bool tb : {false, true})
       for (const bool adds : {false, true}) {
-        const Options with{.transpose_a = ta, .transpose_b = tb, .accumulate = adds, .alpha = kAlpha};
+        const GemmOptions with{.transpose_a = ta, .transpose_b = tb, .accumulate = adds, .alpha = kAlpha};
         cases.push_back(gemm_case({dtype, dtype, 37, 45, 8, with}));
         cases.push_back(gemm_case({dtype, DType::f32, 8, 35, 97, with}));
       }
   constexpr int64_t kTokens = 70, kIn = 66, kOut = 90, kRank = 3;
-  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, const Options& with) {
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, const GemmOptions& with) {
     cases.push_back(gemm_case({dtype, out, M, N, K, with}));
   };
   add(dtype, kTokens, kOut, kRank,
@@ -164,7 +174,7 @@ std::vector<Case> added_and_packed_cases(DType dtype) {
   for (const bool packed : {false, true})
     for (const int64_t M : {1, 9, 70})
       for (const bool tb : {false, true}) {
-        const Options with{.transpose_b = tb, .bias = tb, .addend = true, .packed = packed};
+        const GemmOptions with{.transpose_b = tb, .bias = tb, .addend = true, .packed = packed};
         cases.push_back(gemm_case({dtype, dtype, M, 75, 33, with}));
       }
   for (const bool ta : {false, true})
@@ -261,11 +271,19 @@ std::vector<Case> test_cases() {
   return cases;
 }
 
+// A product of bf16 on a GPU, by cuBLASLt and by the project's kernel.
+void add_both(std::vector<Case>& cases, DType out, int64_t M, int64_t N, int64_t K, GemmOptions with) {
+  for (const bool own : {false, true}) {
+    with.own = own;
+    cases.push_back(gemm_case({DType::bf16, out, M, N, K, with}));
+  }
+}
+
 // A linear layer in training: y, dx, and dw added in fp32 and written in 16 bits.
 void add_layer(std::vector<Case>& cases, const LinearLayer& layer) {
   const auto [tokens, in, out] = layer;
-  const auto add = [&](DType type, int64_t M, int64_t N, int64_t K, const Options& with) {
-    cases.push_back(gemm_case({DType::bf16, type, M, N, K, with}));
+  const auto add = [&](DType type, int64_t M, int64_t N, int64_t K, const GemmOptions& with) {
+    add_both(cases, type, M, N, K, with);
   };
   add(DType::bf16, tokens, out, in, {.transpose_b = true});
   add(DType::bf16, tokens, in, out, {});
@@ -277,9 +295,9 @@ void add_layer(std::vector<Case>& cases, const LinearLayer& layer) {
 std::vector<Case> heads_of_gpt2() {
   constexpr int64_t kTokens = 4096, kHidden = 768;
   std::vector<Case> cases;
-  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, Options with) {
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, GemmOptions with) {
     with.aligned = true;
-    cases.push_back(gemm_case({DType::bf16, out, M, N, K, with}));
+    add_both(cases, out, M, N, K, with);
   };
   for (const int64_t vocab : {50257, 50264}) {
     add(DType::f32, kTokens, vocab, kHidden, {.transpose_b = true});
@@ -304,8 +322,8 @@ std::vector<Case> bench_cases() {
     cases.push_back(bias_case(dtype, 16384, 2048, 2048));
   }
   const size_t small = cases.size();
-  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, Options with) {
-    cases.push_back(gemm_case({DType::bf16, out, M, N, K, with}));
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, GemmOptions with) {
+    add_both(cases, out, M, N, K, with);
   };
   add(DType::bf16, 4096, 4096, 4096, {});
   add(DType::bf16, 8192, 8192, 8192, {});

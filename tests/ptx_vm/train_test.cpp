@@ -454,11 +454,27 @@ TEST_CASE("a run can compute attention's backward pass in one pass, and says so"
   CHECK(workshop.train("cuda", 3, WorkOrder::random, option) == one);
 }
 
+TEST_CASE("products by the project's kernel give one rank and several the same bits, and the run says so") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  constexpr int kSteps = 2;
+  Workshop workshop("llama", "bf16");
+  const std::vector<std::string> option{"--run.products=own"};
+  const Outcome cublaslt = workshop.train("cuda", kSteps),
+                own = workshop.train("cuda", kSteps, WorkOrder::in_order, option);
+  CHECK(
+      workshop.said().find("\nproducts  by the project's kernel where it supports them, others chosen by the "
+                           "heuristics of cuBLASLt\n") != std::string::npos);
+  CHECK(largest_difference(own.losses, cublaslt.losses) <= 1e-3);
+  CHECK(workshop.train("cuda", kSteps, WorkOrder::random, option) == own);
+  CHECK(workshop.train(2, kSteps, "comm_late", "--run.products=own --train.recompute=true") == own);
+  CHECK(workshop.train(4, kSteps, "comm_early", "--run.products=own --parallel.offload=true") == own);
+}
+
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
   Workshop workshop("llama", "bf16");
   // The second has adapters in spare columns, the third needs scratch for attention.
-  for (const std::string options :
-       {"", "--lora.rank=8 --quant.base=nf4 --model.ffn=64", "--run.attention=one_pass"}) {
+  for (const std::string options : {"", "--lora.rank=8 --quant.base=nf4 --model.ffn=64",
+                                    "--run.attention=one_pass", "--run.products=own"}) {
     CAPTURE(options);
     std::set<int64_t> beyond_plan;  // what the program keeps besides, the same on any number of ranks
     for (const int ranks : {1, 2}) {

@@ -50,6 +50,8 @@ void check_data_files(const char* key, const DataFiles& files);
 // Choices that only the trainer interprets; the other enums are in the folders that implement them.
 enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
+enum class ProductChoice { automatic, cublaslt, own };
+constexpr auto value_names(ProductChoice) { return std::array{"auto", "cublaslt", "own"}; }
 enum class AttentionChoice { automatic, one_pass, sm_80 };
 constexpr auto value_names(AttentionChoice) { return std::array{"auto", "one_pass", "sm_80"}; }
 enum class CudaGraphs { off, on, automatic };
@@ -92,6 +94,7 @@ struct RunConfig {
   int64_t threads = 0;  // compute threads; 0: this rank's share of the processors
   CudaGraphs cuda_graphs = CudaGraphs::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
+  ProductChoice products = ProductChoice::automatic;
   std::string tuned_products;         // file of timed algorithms; empty: the heuristics of cuBLASLt
   int64_t spare_multiprocessors = 0;  // multiprocessors of a GPU that matrix products leave free
   std::string resume;                 // "latest", "best", "auto" or a path; empty: start fresh

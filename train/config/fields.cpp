@@ -48,6 +48,11 @@ std::vector<Field> run_fields(RunConfig& run) {
        "Hopper one kernel for the backward pass instead of two, sm_80 the ones that run on all, to compare; "
        "results depend on it",
        changes},
+      {"run.products", &run.products,
+       "kernels of matrix products on a GPU: own takes the project's where it supports a product of 16-bit "
+       "matrices on Hopper, cublaslt takes cuBLASLt's, and auto does too until own is measured to be faster; "
+       "results depend on it",
+       changes},
       {"run.tuned_products", &run.tuned_products,
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
        "lacks; results depend on it; empty = cuBLASLt's choice",

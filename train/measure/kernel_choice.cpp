@@ -32,6 +32,15 @@ std::string agree_on_bf16_products(const RunSetup& setup, World& world) {
   return str("of bf16 ", way);
 }
 
+// The one place where a run chooses between the project's kernel and cuBLASLt's.
+ProductKernels kernels_of(const RunSetup& setup) {
+  const bool own = setup.config.run.products == ProductChoice::own;
+  check(!own || has_own_products(setup.device),
+        "run.products = \"own\" needs a GPU of sm_90 (Hopper) and a build with kernels for it; ",
+        setup.device, " has neither or one of them: set it to \"auto\"");
+  return own ? ProductKernels::own : ProductKernels::cublaslt;
+}
+
 }  // namespace
 
 std::string bf16_products_of(const RunSetup& setup) {
@@ -40,17 +49,20 @@ std::string bf16_products_of(const RunSetup& setup) {
 
 std::string choose_products(const RunSetup& setup, World& world) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
+  constexpr const char* kOwn = "by the project's kernel where it supports them, others ";
   if (!setup.device.is_cuda()) return agree_on_bf16_products(setup, world);
   const int spare = static_cast<int>(setup.config.run.spare_multiprocessors);
   const int all = multiprocessors(setup.device);
   check(spare < all, "run.spare_multiprocessors = ", spare, " leaves none of the ", all, " of ", setup.device,
         " to matrix products");
   spare_multiprocessors(setup.device, spare);
+  use_product_kernels(kernels_of(setup));
+  const std::string own = product_kernels() == ProductKernels::own ? kOwn : "";
   const std::string beside = spare > 0 ? str(", for ", all - spare, " of ", all, " multiprocessors") : "";
   const std::string& path = setup.config.run.tuned_products;
   if (path.empty()) {
     use_tuned_products(setup.device, "", path);
-    return "chosen by the heuristics of cuBLASLt" + beside;
+    return own + "chosen by the heuristics of cuBLASLt" + beside;
   }
   std::string text;
   succeed_together(world, [&] {
@@ -61,7 +73,8 @@ std::string choose_products(const RunSetup& setup, World& world) {
     if (text != before) write_whole_file(path, text);
   });
   text = world.all_gather_texts(text, "timed products").front();
-  return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path, beside);
+  return str(own, "timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path,
+             beside);
 }
 
 void choose_attention(const RunSetup& setup) {

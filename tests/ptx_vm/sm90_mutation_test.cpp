@@ -1,7 +1,11 @@
-// The kernels of attention on sm_90 hold no instruction that could be missing: without a barrier, a fence, a
-// wait, a copy or a mask, or with another number in it, the machine has a finding, or the values change.
+// The kernels of attention and of products on sm_90 hold no instruction that could be missing: without a
+// barrier, a fence, a wait, a copy or a mask, or with another number in it, the machine has a finding, or the
+// values change.
 
 #include "bench/kernels/attention_setting.h"
+#include "bench/kernels/gemm_setting.h"
+#include "kernels/gemm.h"
+#include "runtime/gpu.h"
 #include "tests/ptx_vm/ptx_mutation.h"
 #include "tests/test.h"
 
@@ -57,6 +61,8 @@ const std::vector<Mutation>& mutations() {
       {"no group of pieces", std::regex("cp.async.bulk.commit_group.*"), ""},
       {"no wait until pieces are read", std::regex("cp.async.bulk.wait_group.read.*"), ""},
       {"no wait until pieces are there", std::regex("cp.async.bulk.wait_group 0.*"), ""},
+      {"lanes keep their sums", std::regex("shfl.sync.bfly.b32\\s+([^|]*)\\|[^,]*, ([^,]*), .*"),
+       "mov.b32 $1, $2;"},
       {"blocks that begin are not counted", std::regex("(atom(.global)?.add.u32 .*), 1;"), "$1, 0;"},
   };
   return all;
@@ -129,6 +135,35 @@ void check_kernels(bool twins, size_t most_places) {
   CHECK(mutants >= kLeastMutants);
 }
 
+// Products on one block, which computes six tiles and goes around its ring of stages for each.
+void check_products(bool all_layouts, size_t most_places, int least) {
+  const Device device = Device::cuda(0);
+  spare_multiprocessors(device, multiprocessors(device) - 1);
+  int mutants = 0;
+  for (const DType out : {DType::bf16, DType::f32})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        if (!all_layouts && ((out == DType::f32) != ta || ta == tb)) continue;
+        const std::string of = out == DType::f32 ? "float" : "flatshard::bf16",
+                          of_code = out == DType::f32 ? "f" : "S3_";
+        const MutatedKernel kernel{
+            str("gemm_sm90_kernel<flatshard::bf16, ", of, ", ", ta ? "true" : "false", ", ",
+                tb ? "true>" : "false>"),
+            str("gemm_sm90_kernelINS_4bf16E", of_code, "Lb", ta ? 1 : 0, "ELb", tb ? 1 : 0, "E")};
+        const Case c = gemm_case(
+            {DType::bf16,
+             out,
+             140,
+             520,
+             344,
+             {.transpose_a = ta, .transpose_b = tb, .accumulate = ta, .aligned = true, .own = true}});
+        mutants += check_mutations(kernel, mutations(), c, most_places);
+      }
+  spare_multiprocessors(device, 0);
+  MESSAGE(mutants, " mutants");
+  CHECK(mutants >= least);
+}
+
 }  // namespace
 
 TEST_CASE("attention on sm_90 has no barrier or fence or wait or copy or constant that could be another") {
@@ -138,4 +173,13 @@ TEST_CASE("attention on sm_90 has no barrier or fence or wait or copy or constan
 TEST_CASE("attention on sm_90 could have no instruction another in two places of any kernel" *
           doctest::test_suite("nightly") * doctest::skip()) {
   check_kernels(true, 2);
+}
+
+TEST_CASE("products on sm_90 have no barrier or fence or wait or copy or constant that could be another") {
+  check_products(false, 1, 30);
+}
+
+TEST_CASE("products on sm_90 could have no instruction another in two places of any kernel" *
+          doctest::test_suite("nightly") * doctest::skip()) {
+  check_products(true, 2, 60);
 }
