@@ -64,12 +64,8 @@ OpCall call_of(const Gemm& g) {
 
 std::atomic<ProductKernels> kernels_in_use{ProductKernels::cublaslt};
 
-// Multiplies with cuBLASLt or with the project's kernel, which needs no scratch. A build without these can
-// only plan, with the scratch of cuBLASLt, since a plan must not depend on the GPU.
+// Multiplies with cuBLASLt. A build without it can only plan, with the same scratch.
 void multiply_on_gpu(Stream& stream, Arena& scratch, const Gemm& g) {
-  if constexpr (kCublasBuilt)
-    if (product_kernels() == ProductKernels::own && !stream.planning() && cuda::multiplies_on_sm90(g))
-      return cuda::gemm_sm90(stream, g);
   const ArenaScope scope(scratch);
   const Tensor workspace = scratch.alloc(DType::u8, {cuda::workspace_bytes(g.c.shape[0], g.c.shape[1])});
   Gemm with = g;
@@ -160,10 +156,17 @@ GemmStrides strides_of(const Gemm& g) {
           stride_or_width("gemm: c", g.c_stride, g.c.shape[1])};
 }
 
-void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
-  check_gemm(g);
-  if (g.c.empty()) return;
-  if (stream.recorded()) stream.note(call_of(g));
+namespace {
+
+// Whether the project's kernel multiplies. Plans do not depend on it: they have the scratch of cuBLASLt.
+bool takes_own_kernel(const Stream& stream, const Gemm& g) {
+  if constexpr (kCublasBuilt)
+    return product_kernels() == ProductKernels::own && stream.device().is_cuda() && !stream.planning() &&
+           extents_of(g).K > 0 && cuda::multiplies_on_sm90(g);
+  return false;
+}
+
+void multiply(Stream& stream, Arena& scratch, const Gemm& g) {
   if (extents_of(g).K == 0) return write_empty_product(stream, g);
   if (stream.device().is_cuda()) return multiply_on_gpu(stream, scratch, g);
   if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
@@ -175,6 +178,20 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
     stream.run("gemm", [=] { cpu::product_through_f32(g, wide, product, workspace); });
   else
     stream.run("gemm", [=] { product.run(workspace); });
+}
+
+}  // namespace
+
+void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
+  check_gemm(g);
+  if (g.c.empty()) return;
+  if (stream.recorded()) stream.note(call_of(g));
+  const bool own = takes_own_kernel(stream, g);
+  if (own && cuda::ends_on_sm90(g)) return cuda::gemm_sm90(stream, g);
+  Gemm alone = g;
+  alone.end = {};
+  own ? cuda::gemm_sm90(stream, alone) : multiply(stream, scratch, alone);
+  run(stream, g.end);
 }
 
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {

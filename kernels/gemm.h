@@ -6,16 +6,21 @@
 //   y = x w^T + bias + r    {.c = y, .a = x, .b = w, .bias = bias, .addend = r, .transpose_b = true}
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
-// c is cut into tiles by a rule that depends only on the shapes, and each tile is one product on one thread,
-// so the bits do not depend on the number of threads. Products of at most kFewRows rows (gemm_rows.h) read b
-// in place, and the bits of a row do not depend on the number of rows either. With K = 0 the product is zero.
-// f16 operands are widened to f32 in scratch and multiplied there; bf16 operands too, tile by tile, if the
-// processor has no bf16 instructions. On a GPU cuBLASLt multiplies, by one algorithm for each shape and
-// alignment, or the project's own kernel (use_product_kernels); f32 is rounded to TF32 only if tf32 is set.
+// Each row of c depends on that row of a alone. c is cut into tiles by a rule that depends only on the
+// shapes, and each tile is one product on one thread, so the bits do not depend on the number of threads.
+// They do depend on the number of rows and on a row's place: oneDNN sums in another order at the ends of a
+// tile. Only products of at most kFewRows rows (gemm_rows.h), which read b in place, have one order for any
+// number of rows. With K = 0 the product is zero. f16 operands are widened to f32 in scratch and multiplied
+// there; bf16 operands too, tile by tile, if the processor has no bf16 instructions.
+//
+// On a GPU cuBLASLt multiplies, by one algorithm for each shape and alignment, or the project's own kernel
+// (use_product_kernels), whose sums have one order for any number of rows; f32 is rounded to TF32 only if
+// tf32 is set.
 
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/product_end.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -34,6 +39,7 @@ struct Gemm {
   bool tf32 = false;        // allows rounding f32 operands to TF32, with 11 significant bits, on a GPU
   // Elements between rows in memory; 0: rows are contiguous. c_stride is also the stride of the addend.
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  ProductEnd end{};
 };
 
 // The tensor that is added to the product: c itself, another one, or an empty one.

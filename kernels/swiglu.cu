@@ -4,16 +4,11 @@
 // registers, and in the backward pass 36 of 64 with 64. GEGLU takes 28 and 44.
 
 #include "kernels/flat.cuh"
-#include "kernels/gelu_math.cuh"
+#include "kernels/gates.cuh"
 #include "kernels/swiglu.h"
 
 namespace flatshard::cuda {
 namespace {
-
-struct Silu {
-  static __device__ float probability(float x) { return sigmoid(x); }
-  static __device__ float slope(float x, float p) { return p * fmaf(x, 1.0f - p, 1.0f); }
-};
 
 template <class T, class Of>
 struct Forward {
@@ -36,8 +31,7 @@ struct Forward {
   __device__ void write(int64_t, const Inputs<N>& in) const {
     Pack<T, N> out;
     for (int j = 0; j < N; ++j) {
-      const float g = to_float(in.gate.element[j]);
-      out.element[j] = from_float<T>(g * Of::probability(g) * to_float(in.up.element[j]));
+      out.element[j] = from_float<T>(gated<Of>(to_float(in.gate.element[j]), to_float(in.up.element[j])));
     }
     store<T, N>(in.y, out);
   }
@@ -63,10 +57,10 @@ struct Backward {
   __device__ void write(int64_t, const Inputs<N>& in) const {
     Pack<T, N> gate_out, up_out;
     for (int j = 0; j < N; ++j) {
-      const float g = to_float(in.gate.element[j]), d = to_float(in.dy.element[j]);
-      const float p = Of::probability(g);
-      gate_out.element[j] = from_float<T>(d * to_float(in.up.element[j]) * Of::slope(g, p));
-      up_out.element[j] = from_float<T>(d * g * p);
+      const GatedGradient d = gated_gradient<Of>(to_float(in.dy.element[j]), to_float(in.gate.element[j]),
+                                                 to_float(in.up.element[j]));
+      gate_out.element[j] = from_float<T>(d.gate);
+      up_out.element[j] = from_float<T>(d.up);
     }
     store<T, N>(dgate + in.at, gate_out);
     store<T, N>(dup + in.at, up_out);
@@ -77,8 +71,7 @@ struct Backward {
 template <class Launch>
 void visit(DType dtype, Gate function, Launch&& launch) {
   visit_float(dtype, [&]<class T>() {
-    function == Gate::silu ? launch.template operator()<T, Silu>()
-                           : launch.template operator()<T, TanhGelu>();
+    visit_gate(function, [&]<class Of>() { launch.template operator()<T, Of>(); });
   });
 }
 

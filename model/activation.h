@@ -16,10 +16,11 @@ class Activation {
   // For Linear::input() and output(): GELU takes no strides, so its rows must be contiguous.
   int64_t row_multiple() const { return is_gated() ? 1 : 0; }
 
-  // a (N, F) from up (N, 2F), or (N, F) without a gate.
-  void forward(LayerCall& c, const Rows& a, const Rows& up) const;
+  // a (N, F) from up (N, 2F), or (N, F) without a gate: an op that the product which computes up can end
+  // with.
+  ProductEnd forward(const Rows& a, const Rows& up) const;
   // d_up, like up in width and stride, from da; without a gate d_up may be da.
-  void backward(LayerCall& c, const Rows& d_up, const Tensor& da, const Rows& up) const;
+  ProductEnd backward(const Rows& d_up, const Tensor& da, const Rows& up) const;
 
  private:
   MlpKind kind_;

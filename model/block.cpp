@@ -67,9 +67,8 @@ void Mlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows&
   const ArenaScope scope(c.scratch);
   const int64_t N = x.count(), multiple = activation_.row_multiple();
   up_ = w_up_.output(c, c.saved, N, multiple);  // 7  (N, 2F): gate and up, or (N, F)
-  w_up_.forward(c, p, up_, x);
   a_ = w_down_.input(c, c.recomputes_ops ? c.scratch : c.saved, N, multiple);  // 8  (N, F)
-  activation_.forward(c, a_, up_);
+  w_up_.forward(c, p, up_, x, {}, activation_.forward(a_, up_));
   if (y.empty()) return w_down_.prepare(c, p, a_);
   w_down_.forward(c, p, y, a_, r);  // 9  (N, C)
 }
@@ -112,17 +111,17 @@ void Mlp::backward(LayerCall& c, const ParamView& p, const GradView& g, const Te
   const ArenaScope scope(c.scratch);
   const int64_t N = x.count(), multiple = activation_.row_multiple();
   const Tensor da = c.scratch.alloc(c.dtype, {N, a_.width});  // 9  (N, F)
-  {
+  if (c.recomputes_ops) {
     const ArenaScope again(c.scratch);
-    if (c.recomputes_ops) {
-      a_ = w_down_.input(c, c.scratch, N, multiple);
-      activation_.forward(c, a_, up_);
-      w_down_.restore(c, p, a_);
-    }
+    a_ = w_down_.input(c, c.scratch, N, multiple);
+    run(c.stream, activation_.forward(a_, up_));
+    w_down_.restore(c, p, a_);
     w_down_.backward(c, p, g, da, dy, a_);
   }
   const Rows d_up = activation_.is_gated() ? w_up_.output(c, c.scratch, N) : da;  // 8  like up
-  activation_.backward(c, d_up, da, up_);
+  const ProductEnd end = activation_.backward(d_up, da, up_);
+  // Where a_ is computed again, d_up takes its memory, so that the product cannot end with it.
+  c.recomputes_ops ? run(c.stream, end) : w_down_.backward(c, p, g, da, dy, a_, false, end);
   w_up_.backward(c, p, g, dx, d_up, x, accumulate);  // 7
 }
 

@@ -165,19 +165,24 @@ void Linear::multiply(LayerCall& c, const ParamView& p, Run run, bool with_adapt
   multiply_extended(c, p, weight(run), layers, adapters_, product);
 }
 
-void Linear::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend) {
+void Linear::forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend,
+                     const ProductEnd& end) {
   check(addend.empty() || addend.shape == y.of.shape, "a linear layer adds ", addend.shape, " to ",
         y.of.shape);
   prepare(c, p, x);
-  for (const Run run : runs(are_one_matrix() && have_one_bias()))
+  const std::vector<Run> matrices = runs(are_one_matrix() && have_one_bias());
+  const bool ends = matrices.size() == 1 && (adapters_.empty() || has_spare_columns(x));
+  for (const Run run : matrices)
     multiply(c, p, run, has_spare_columns(x),
              {.c = columns(y, run),
               .a = x,
               .b = {},
               .bias = b_.empty() ? Tensor{} : p.joined(biases(run)),
               .addend = addend.empty() ? Rows() : columns(addend, run),
-              .transpose_b = true});
+              .transpose_b = true,
+              .end = ends ? end : ProductEnd()});
   adapters_.add_update(c, p, y);
+  if (!ends) run(c.stream, end);
 }
 
 void Linear::prepare(LayerCall& c, const ParamView& p, const Rows& x) {
@@ -189,7 +194,7 @@ void Linear::restore(LayerCall& c, const ParamView& p, const Rows& x) {
 }
 
 void Linear::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                      const Rows& dy_of_layer, const Rows& x, bool accumulate) const {
+                      const Rows& dy_of_layer, const Rows& x, bool accumulate, const ProductEnd& end) const {
   const ArenaScope scope(c.scratch);
   const Rows dy = with_spare_columns(c, dy_of_layer, !dx.empty());
   const std::vector<Run> matrices = runs(are_one_matrix());
@@ -205,11 +210,19 @@ void Linear::backward(LayerCall& c, const ParamView& p, const GradView& g, const
   // Whether the last product adds the adapters' part of dx, from du in spare columns.
   const bool reads_du = has_spare_columns(dy) && !adapters_.have_dropout();
   if (reads_du) adapters_.backward(c, p, g, {}, dy, x, c.first_row);
+  const bool ends = !dx.empty() && (adapters_.empty() || reads_du);
   if (!dx.empty())
-    for (const Run run : matrices)
-      multiply(c, p, run, reads_du && run.end == layers_.size(),
-               {.c = dx, .a = columns(dy, run), .b = {}, .accumulate = accumulate || run.begin > 0});
+    for (const Run run : matrices) {
+      const bool is_last = run.end == layers_.size();
+      multiply(c, p, run, reads_du && is_last,
+               {.c = dx,
+                .a = columns(dy, run),
+                .b = {},
+                .accumulate = accumulate || run.begin > 0,
+                .end = ends && is_last ? end : ProductEnd()});
+    }
   if (!reads_du) adapters_.backward(c, p, g, dx, dy, x, c.first_row);
+  if (!ends) run(c.stream, end);
 }
 
 }  // namespace flatshard

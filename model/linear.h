@@ -52,16 +52,17 @@ class Linear {
 
   // y = x w^T + b, plus an addend like y, if there is one. The forward and the backward pass must get the
   // same x; there is no addend if y is from output(). x, y and dy may be any other memory whose rows are
-  // contiguous.
-  void forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {});
+  // contiguous. Then `end` is run, by the last product if nothing comes after it.
+  void forward(LayerCall& c, const ParamView& p, const Rows& y, const Rows& x, const Tensor& addend = {},
+               const ProductEnd& end = {});
   // Must be called if x was computed again for the backward pass.
   void restore(LayerCall& c, const ParamView& p, const Rows& x);
   // Computes only what the backward pass needs besides x; called in place of forward() if y is not needed.
   void prepare(LayerCall& c, const ParamView& p, const Rows& x);
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients in g whose tensors
-  // are not empty.
+  // are not empty. Then `end` is run, as in the forward pass.
   void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Rows& dy,
-                const Rows& x, bool accumulate = false) const;
+                const Rows& x, bool accumulate = false, const ProductEnd& end = {}) const;
 
  private:
   // Layers [begin, end), whose weights or biases are one matrix.

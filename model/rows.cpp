@@ -18,7 +18,8 @@ void gemm(LayerCall& c, const Product& product) {
         .tf32 = c.tf32,
         .a_stride = product.a.stride(),
         .b_stride = product.b.stride(),
-        .c_stride = product.c.stride()});
+        .c_stride = product.c.stride(),
+        .end = product.end});
 }
 
 }  // namespace flatshard

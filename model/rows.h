@@ -4,6 +4,7 @@
 // their products.
 
 #include "kernels/packed.h"
+#include "kernels/product_end.h"
 #include "model/layer_call.h"
 
 namespace flatshard {
@@ -33,6 +34,7 @@ struct Product {
   Rows addend{};
   bool transpose_a = false, transpose_b = false, accumulate = false;
   float alpha = 1;
+  ProductEnd end{};
 };
 void gemm(LayerCall& c, const Product& product);
 

@@ -47,6 +47,7 @@ void QuantizedWeight::multiply(LayerCall& c, const ParamView& p, Product product
                     .tf32 = c.tf32,
                     .a_stride = product.a.stride(),
                     .c_stride = product.c.stride()});
+  run(c.stream, product.end);
 }
 
 void QuantizedWeight::write(LayerCall& c, const ParamView& p, const Rows& to) const {

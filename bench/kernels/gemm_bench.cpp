@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
 #include "bench/case.h"
+#include "bench/kernels/gate_formula.h"
 #include "bench/kernels/gemm_setting.h"
 #include "bench/kernels/linear_layers.h"
 #include "kernels/gemm.h"
+#include "kernels/op.h"
 #include "kernels/packed.h"
 
 namespace flatshard::bench {
@@ -29,12 +32,36 @@ Shape shape_of_a(const GemmSetting& p) { return p.with.transpose_a ? Shape{p.K, 
 Shape shape_of_b(const GemmSetting& p) { return p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N}; }
 Shape shape_of_c(const GemmSetting& p) { return {p.M, p.N}; }
 
-Gemm arguments(const GemmSetting& p, const Tensors& t) {
+bool ends_with(const GemmSetting& p, GemmEnd end) { return p.with.end == end; }
+
+ProductEnd end_of(const GemmSetting& p, const Tensors& t, const Tensor& c) {
+  const auto half = [&](const Tensor& both, int64_t which) {
+    const int64_t F = both.shape[1] / 2;
+    return packed_columns(both, which * F, {p.M, F});
+  };
+  if (ends_with(p, GemmEnd::gated))
+    return SwigluForward{
+        .y = t["y"], .gate = half(c, 0), .up = half(c, 1), .row_stride = p.N, .function = p.with.function};
+  if (ends_with(p, GemmEnd::gradient))
+    return SwigluBackward{.dgate = half(t["dgate_up"], 0),
+                          .dup = half(t["dgate_up"], 1),
+                          .dy = c,
+                          .gate = half(t["gate_up"], 0),
+                          .up = half(t["gate_up"], 1),
+                          .row_stride = 2 * p.N,
+                          .function = p.with.function};
+  return {};
+}
+
+// `unwritten` is c where only its end is an output.
+Gemm arguments(const GemmSetting& p, const Tensors& t, Tensor unwritten = {}) {
+  if (unwritten.empty()) unwritten = {nullptr, p.out, shape_of_c(p), t["a"].device};
   const auto stride = [&](const char* name) { return in_wider_rows(p) ? t[name].shape[1] : 0; };
   const auto columns = [&](const char* name, const Shape& shape) {
     return in_wider_rows(p) ? packed_columns(t[name], before(p), shape) : t[name];
   };
-  return {.c = columns("c", shape_of_c(p)),
+  const Tensor c = ends_with(p, GemmEnd::gradient) ? unwritten : columns("c", shape_of_c(p));
+  return {.c = c,
           .a = columns("a", shape_of_a(p)),
           .b = columns("b", shape_of_b(p)),
           .bias = p.with.bias ? t["bias"] : Tensor{},
@@ -45,7 +72,8 @@ Gemm arguments(const GemmSetting& p, const Tensors& t) {
           .alpha = p.with.alpha,
           .a_stride = stride("a"),
           .b_stride = stride("b"),
-          .c_stride = stride("c")};
+          .c_stride = ends_with(p, GemmEnd::gradient) ? 0 : stride("c"),
+          .end = end_of(p, t, c)};
 }
 
 void formula(const GemmSetting& p, Values& v) {
@@ -63,6 +91,24 @@ void formula(const GemmSetting& p, Values& v) {
       const double added = p.with.accumulate ? c[here] : p.with.addend ? v["addend"][here] : 0;
       c[here] = p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0) + added;
     }
+  if (ends_with(p, GemmEnd::gated)) {
+    const int64_t F = p.N / 2;
+    v["y"].resize(static_cast<size_t>(p.M * F));
+    for (int64_t i = 0; i < p.M; ++i)
+      for (int64_t j = 0; j < F; ++j)
+        v["y"][i * F + j] = gated(p.with.function, c[i * p.N + j]) * c[i * p.N + F + j];
+  }
+  if (ends_with(p, GemmEnd::gradient)) {
+    v["dgate_up"].resize(static_cast<size_t>(p.M * 2 * p.N));
+    for (int64_t i = 0; i < p.M; ++i)
+      for (int64_t j = 0; j < p.N; ++j) {
+        const int64_t gate = i * 2 * p.N + j, up = gate + p.N;
+        const double x = v["gate_up"][gate], dy = c[i * p.N + j];
+        v["dgate_up"][gate] = dy * v["gate_up"][up] * gate_slope(p.with.function, x);
+        v["dgate_up"][up] = dy * gated(p.with.function, x);
+      }
+    return;
+  }
   v["c"] = std::move(c);
 }
 
@@ -88,22 +134,43 @@ Case gemm_case(const GemmSetting& p) {
   std::vector<Arg> args{{"a", p.in, a, Role::input}, {"b", p.in, b, Role::input}};
   if (p.with.bias) args.push_back({"bias", p.in, {p.N}, Role::input});
   if (p.with.addend) args.push_back({"addend", p.out, c, Role::input});
-  args.push_back({"c", p.out, c, p.with.accumulate || in_wider_rows(p) ? Role::updated : Role::output});
+  if (ends_with(p, GemmEnd::gradient)) {
+    args.push_back({"gate_up", p.in, {p.M, 2 * p.N}, Role::input});
+    args.push_back({"dgate_up", p.in, {p.M, 2 * p.N}, Role::output});
+  } else {
+    args.push_back({"c", p.out, c, p.with.accumulate || in_wider_rows(p) ? Role::updated : Role::output});
+  }
+  if (ends_with(p, GemmEnd::gated)) args.push_back({"y", p.in, {p.M, p.N / 2}, Role::output});
   return {.op = "gemm",
-          .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
-                       p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
-                       p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
-                       p.with.packed ? " packed" : "", p.with.aligned ? " aligned" : "",
-                       p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
-                       p.out != p.in ? " into f32" : "", p.with.own ? " own" : ""),
+          .shape = str(
+              p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "", p.with.transpose_b ? " b^T" : "",
+              p.with.bias ? " bias" : "", p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
+              p.with.packed ? " packed" : "", p.with.aligned ? " aligned" : "",
+              p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "", p.out != p.in ? " into f32" : "",
+              ends_with(p, GemmEnd::gated)      ? " gated"
+              : ends_with(p, GemmEnd::gradient) ? " to gradients"
+                                                : "",
+              p.with.function == Gate::gelu ? " gelu" : "", p.with.apart ? " apart" : "",
+              p.with.own ? " own" : ""),
           .dtype = p.in,
           .args = std::move(args),
           .run =
               [=](Stream& s, Arena& scratch, const Tensors& t) {
                 const KernelsOf kernels(p);
-                gemm(s, scratch, arguments(p, t));
+                const ArenaScope scope(scratch);
+                Gemm g = arguments(
+                    p, t, ends_with(p, GemmEnd::gradient) ? scratch.alloc(p.out, shape_of_c(p)) : Tensor{});
+                const ProductEnd apart = p.with.apart ? std::exchange(g.end, {}) : ProductEnd();
+                gemm(s, scratch, g);
+                flatshard::run(s, apart);
               },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(p, t)); },
+          .min_bytes =
+              [=](const Tensors& t) {
+                const Gemm g = arguments(p, t);
+                if (ends_with(p, GemmEnd::gated)) return min_bytes(g) + bytes_of(t["y"]);
+                if (ends_with(p, GemmEnd::gradient)) return bytes_of(g.a, g.b, t["gate_up"], t["dgate_up"]);
+                return min_bytes(g);
+              },
           .flops = [=](const Tensors& t) { return flops(arguments(p, t)); },
           .reference = [=](Values& v) { formula(p, v); },
           .matrix_bound = true};
@@ -194,6 +261,22 @@ std::vector<Case> added_and_packed_cases(DType dtype) {
   return cases;
 }
 
+// Products that end with gated units of c, or with their gradients.
+std::vector<Case> ending_cases(DType dtype) {
+  std::vector<Case> cases;
+  for (const Gate function : {Gate::silu, Gate::gelu}) {
+    cases.push_back(
+        gemm_case({dtype,
+                   dtype,
+                   37,
+                   48,
+                   24,
+                   {.transpose_b = true, .bias = true, .end = GemmEnd::gated, .function = function}}));
+    cases.push_back(gemm_case({dtype, dtype, 37, 24, 40, {.end = GemmEnd::gradient, .function = function}}));
+  }
+  return cases;
+}
+
 // Products of matrices whose rows are longer in memory, to be aligned.
 std::vector<Case> aligned_cases(DType dtype) {
   std::vector<Case> cases;
@@ -261,6 +344,7 @@ std::vector<Case> test_cases() {
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
     std::ranges::move(added_and_packed_cases(dtype), std::back_inserter(cases));
     std::ranges::move(aligned_cases(dtype), std::back_inserter(cases));
+    std::ranges::move(ending_cases(dtype), std::back_inserter(cases));
   }
   // Several tiles in both directions with narrower ones at the edges, and K above the block of the plain
   // implementation.

@@ -2,8 +2,12 @@
 // The shapes of a matrix product, for the cases of the benchmark and for tests with random shapes.
 
 #include "bench/case.h"
+#include "kernels/swiglu.h"
 
 namespace flatshard::bench {
+
+// What a product ends with (kernels/product_end.h).
+enum class GemmEnd { none, gated, gradient };
 
 struct GemmOptions {
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
@@ -12,6 +16,9 @@ struct GemmOptions {
   bool packed = false;   // every matrix is columns of wider rows
   bool aligned = false;  // rows of every matrix have a multiple of 8 columns in memory, as logits have
   bool own = false;      // by the project's kernel, on a GPU that has it
+  GemmEnd end = GemmEnd::none;
+  Gate function = Gate::silu;  // of the end
+  bool apart = false;          // the end is an op of its own
 };
 
 struct GemmSetting {

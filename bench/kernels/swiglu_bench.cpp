@@ -1,20 +1,13 @@
 // Cases of SwiGLU and GEGLU, shared by tests and benchmark: gate and up as two tensors, and packed in one.
 
-#include <cmath>
-#include <numbers>
-
 #include "bench/case.h"
+#include "bench/kernels/gate_formula.h"
 #include "kernels/swiglu.h"
 
 namespace flatshard::bench {
 namespace {
 
 enum class Layout { separate, packed };
-
-double gated(Gate function, double x) {
-  if (function == Gate::silu) return x / (1 + std::exp(-x));
-  return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
 
 // gate and up, or their gradients, in the layout of a case.
 struct Pair {

@@ -183,10 +183,11 @@ TEST_CASE("parameters of functions are read in every width") {
   const std::string functions = R"(
 .func (.param .b32 result) of_bytes(.param .align 16 .b8 x[16]) {
   .reg .b16 %rs<9>;
-  .reg .b32 %r<12>;
+  .reg .b32 %r<16>;
   .reg .b64 %rd<3>;
   .reg .f32 %f<4>;
   ld.param.v2.u64 {%rd1, %rd2}, [x];
+  ld.param.v4.u32 {%r12, %r13, %r14, %r15}, [x];
   ld.param.v2.u32 {%r8, %r9}, [x];
   ld.param.s32 %r10, [x+12];
   ld.param.u8 %rs1, [x+1];
@@ -214,6 +215,10 @@ TEST_CASE("parameters of functions are read in every width") {
   xor.b64 %rd1, %rd1, %rd2;
   cvt.u32.u64 %r11, %rd1;
   xor.b32 %r8, %r8, %r11;
+  xor.b32 %r12, %r12, %r13;
+  xor.b32 %r14, %r14, %r15;
+  xor.b32 %r8, %r8, %r12;
+  xor.b32 %r8, %r8, %r14;
   add.u32 %r1, %r1, %r8;
   st.param.b32 [result], %r1;
   ret;
@@ -231,8 +236,9 @@ TEST_CASE("parameters of functions are read in every width") {
     ld.param.b32 %r0, [b]; })",
                                32, functions);
   // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300; then 10, 0x30 of four bytes, and what is
-  // whole of 2.75..., the float that these bytes are; and the words of bytes 0, 4 and 12, and of 0 and 8
-  // again, of each bit one.
-  constexpr uint64_t kWords = 0x00FF0200 ^ 0x03000500 ^ 0x40302010 ^ 0x00FF0200 ^ 0x41200000;
+  // whole of 2.75..., the float that these bytes are; and the words of bytes 0, 4 and 12, of 0 and 8
+  // again, and of all four, of each bit one.
+  constexpr uint64_t kAll = 0x00FF0200 ^ 0x03000500 ^ 0x41200000 ^ 0x40302010;
+  constexpr uint64_t kWords = 0x00FF0200 ^ 0x03000500 ^ 0x40302010 ^ 0x00FF0200 ^ 0x41200000 ^ kAll;
   for (const uint64_t result : results) CHECK(result == kWords + 2 - 1 + 5 + 0x300 + 10 + 0x30 + 2);
 }

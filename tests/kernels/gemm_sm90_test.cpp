@@ -35,6 +35,19 @@ int64_t extent(Random& random) {
   return std::max<int64_t>(1, kEdges[below(random, std::ssize(kEdges))] + below(random, 3) - 1);
 }
 
+// Makes the kernel of the product end with gated units or their gradients.
+void end(GemmSetting& p, GemmEnd end, bool gelu) {
+  const bool gated = end == GemmEnd::gated;
+  p.out = p.in;
+  p.with = {.transpose_b = gated,
+            .bias = gated && p.with.bias,
+            .own = true,
+            .end = end,
+            .function = gelu ? Gate::gelu : Gate::silu};
+  p.K = rounded_up(p.K, 8);
+  if (gated) p.N = rounded_up(p.N, 16);
+}
+
 GemmSetting draw(Random& random) {
   for (;;) {
     const auto one_in = [&](int64_t n) { return below(random, n) == 0; };
@@ -50,6 +63,7 @@ GemmSetting draw(Random& random) {
     if (!p.with.bias && one_in(3)) p.with.alpha = 0.7f;
     p.with.addend = !p.with.accumulate && one_in(3);
     p.N = rounded_up(p.N, 8);
+    if (one_in(3)) end(p, one_in(2) ? GemmEnd::gated : GemmEnd::gradient, one_in(2));
     if (static_cast<double>(rounded_up(p.M, 128) * rounded_up(p.N, 256) * rounded_up(p.K, 64)) <= kMostWork)
       return p;
   }
@@ -79,8 +93,10 @@ void check_drawn(uint64_t seed, int settings) {
     CAPTURE(label(c));
     const Values expected = test::output_values(c, Device::cpu());
     in_some_order(i, [&] {
-      const Values found = test::output_values(c, Device::cuda(0));
-      CHECK(max_error(found.at("c"), expected.at("c")) <= tolerance(c));
+      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
     });
   }
 }
@@ -127,6 +143,21 @@ TEST_CASE("products on sm_90 give the same bits in every order" * doctest::test_
       for_every_order([&] { CHECK(bytes_on_gpu(p) == expected); });
     }
   spare_multiprocessors(Device::cuda(0), 0);
+}
+
+// The op reads what the product has written, and so does the end: their bits are equal.
+TEST_CASE("a product on sm_90 that ends with gated units or gradients has the bits of product and op" *
+          doctest::test_suite("gpu")) {
+  if (has_no_sm90()) return test::skip("no GPU of sm_90");
+  for (const GemmEnd kind : {GemmEnd::gated, GemmEnd::gradient})
+    for (const bool gelu : {false, true}) {
+      GemmSetting p{DType::bf16, DType::bf16, 140, 528, 344, {.bias = true}};
+      end(p, kind, gelu);
+      CAPTURE(label(gemm_case(p)));
+      const auto joint = bytes_on_gpu(p);
+      p.with.apart = true;
+      CHECK(bytes_on_gpu(p) == joint);
+    }
 }
 
 // Neighbors decide neither the bits of a row nor its order of sums.

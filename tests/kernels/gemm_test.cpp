@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/kernels/gemm_setting.h"
 #include "kernels/gemm_rows.h"
 #include "kernels/gemm_widened.h"
 #include "runtime/parallel.h"
@@ -28,6 +29,20 @@ std::string error_of_shapes(const Shape& c, const Shape& a, const Shape& b, DTyp
           .a = {nullptr, DType::f32, a, {}},
           .b = {nullptr, DType::f32, b, {}}});
   });
+}
+
+// c of M rows; the rows of a but for `kept` depend on `others`.
+std::vector<double> with_neighbors(int64_t kept, int64_t others, const bench::GemmSetting& p) {
+  Case c = bench::gemm_case(p);
+  for (bench::Arg& arg : c.args)
+    if (arg.name == "a")
+      arg.fill = [=](int64_t i, double) {
+        const int64_t row = i / p.K, seed = row == kept ? 0 : others;
+        return static_cast<double>(((row + seed) * 131 + i % p.K * 17) % 257 - 128) / 96;  // sums are rounded
+      };
+  bench::Setup setup(c, {.device = Device::cpu()});
+  setup.run();
+  return setup.values("c");
 }
 
 }  // namespace
@@ -73,6 +88,26 @@ TEST_CASE("gemm propagates NaN and infinity, only within their row") {
   gemm(stream, scratch, g);
   CHECK(std::isnan(c[0]));
   CHECK(c[2] == INFINITY);
+}
+
+// Its bits depend on the shapes and on its place besides: the kernels of oneDNN for the ends of a tile sum in
+// another order than those for its middle. Those of a GPU are in gemm_sm90_test.cpp.
+TEST_CASE("a row of a product does not depend on the values of other rows") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t M : {2, 16, 17, 70, 300})
+      for (const bool tb : {false, true}) {
+        const bench::GemmSetting p{dtype, dtype, M, 170, 1030, {.transpose_b = tb}};
+        for (const int64_t row : {int64_t{0}, M / 2, M - 1}) {
+          CAPTURE(dtype);
+          CAPTURE(M);
+          CAPTURE(tb);
+          CAPTURE(row);
+          const std::vector<double> one = with_neighbors(row, 1, p), other = with_neighbors(row, 5, p);
+          CHECK(one != other);
+          CHECK(
+              std::equal(one.begin() + row * p.N, one.begin() + (row + 1) * p.N, other.begin() + row * p.N));
+        }
+      }
 }
 
 TEST_CASE("several threads may run one gemm shape at once on their own matrices") {

@@ -135,30 +135,51 @@ void check_kernels(bool twins, size_t most_places) {
   CHECK(mutants >= kLeastMutants);
 }
 
-// Products on one block, which computes six tiles and goes around its ring of stages for each.
-void check_products(bool all_layouts, size_t most_places, int least) {
+// A product by one block, which computes six tiles and goes around its ring of stages for each.
+struct ProductSubject {
+  const char *end, *mangled_end;  // as types
+  bool transpose_a, transpose_b;
+  DType out;
+  GemmEnd kind = GemmEnd::none;
+  bool is_twin = false;  // only in tests/nightly
+};
+constexpr const char *kPlain = "PlainEnd<flatshard::bf16, flatshard::bf16>",
+                     *kMangledPlain = "8PlainEndIS3_S3_E", *kPlainF32 = "PlainEnd<flatshard::bf16, float>",
+                     *kMangledPlainF32 = "8PlainEndIS3_fE";
+constexpr ProductSubject kProducts[] = {
+    {kPlain, kMangledPlain, false, true, DType::bf16},
+    {kPlain, kMangledPlain, false, false, DType::bf16, GemmEnd::none, true},
+    {kPlainF32, kMangledPlainF32, true, false, DType::f32},
+    {kPlainF32, kMangledPlainF32, true, true, DType::f32, GemmEnd::none, true},
+    {"GatedEnd<flatshard::bf16, flatshard::cuda::Silu>", "8GatedEndIS3_NS0_4SiluEE", false, true, DType::bf16,
+     GemmEnd::gated, true},
+    {"GradientEnd<flatshard::bf16, flatshard::cuda::Silu>", "11GradientEndIS3_NS0_4SiluEE", false, false,
+     DType::bf16, GemmEnd::gradient, true}};
+
+void check_products(bool twins, size_t most_places, int least) {
   const Device device = Device::cuda(0);
   spare_multiprocessors(device, multiprocessors(device) - 1);
   int mutants = 0;
-  for (const DType out : {DType::bf16, DType::f32})
-    for (const bool ta : {false, true})
-      for (const bool tb : {false, true}) {
-        if (!all_layouts && ((out == DType::f32) != ta || ta == tb)) continue;
-        const std::string of = out == DType::f32 ? "float" : "flatshard::bf16",
-                          of_code = out == DType::f32 ? "f" : "S3_";
-        const MutatedKernel kernel{
-            str("gemm_sm90_kernel<flatshard::bf16, ", of, ", ", ta ? "true" : "false", ", ",
-                tb ? "true>" : "false>"),
-            str("gemm_sm90_kernelINS_4bf16E", of_code, "Lb", ta ? 1 : 0, "ELb", tb ? 1 : 0, "E")};
-        const Case c = gemm_case(
-            {DType::bf16,
-             out,
-             140,
-             520,
-             344,
-             {.transpose_a = ta, .transpose_b = tb, .accumulate = ta, .aligned = true, .own = true}});
-        mutants += check_mutations(kernel, mutations(), c, most_places);
-      }
+  for (const ProductSubject& s : kProducts) {
+    if (s.is_twin && !twins) continue;
+    const auto flag = [](bool is) { return is ? "true" : "false"; };
+    const MutatedKernel kernel{
+        str("gemm_sm90_kernel<flatshard::bf16, flatshard::cuda::(anonymous namespace)::", s.end, ", ",
+            flag(s.transpose_a), ", ", flag(s.transpose_b), ">"),
+        str("gemm_sm90_kernelINS_4bf16ENS1_", s.mangled_end, "ELb", s.transpose_a ? 1 : 0, "ELb",
+            s.transpose_b ? 1 : 0, "E")};
+    const Case c = gemm_case({DType::bf16,
+                              s.out,
+                              140,
+                              528,
+                              344,
+                              {.transpose_a = s.transpose_a,
+                               .transpose_b = s.transpose_b,
+                               .accumulate = s.out == DType::f32,
+                               .own = true,
+                               .end = s.kind}});
+    mutants += check_mutations(kernel, mutations(), c, most_places);
+  }
   spare_multiprocessors(device, 0);
   MESSAGE(mutants, " mutants");
   CHECK(mutants >= least);

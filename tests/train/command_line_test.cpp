@@ -102,9 +102,9 @@ TEST_CASE("a printed config has no open choice, and means the same run") {
   const std::string values = values_in(printed);
   size_t open = 0;
   for (size_t at = 0; (at = values.find("\"auto\"", at)) != values.npos; ++at) ++open;
-  // run.attention, quant.compute and parallel.device_map, which have no effect, and parallel.levels, which
-  // other hosts choose anew.
-  CHECK(open == 4);
+  // run.attention, run.products, quant.compute and parallel.device_map, which have no effect, and
+  // parallel.levels, which other hosts choose anew.
+  CHECK(open == 5);
   for (const char* line : {"\nhead_dim = 12 ", "\nkv_heads = 2 ", "\nmax_positions = 16 ", "\nlane_size = 1 ",
                            "\ndevice = \"cpu\" ", "\ntied = false ", "\ntransport = \"mpi\" "})
     CHECK_MESSAGE(has(printed, line), line);
