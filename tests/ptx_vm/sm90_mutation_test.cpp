@@ -170,7 +170,7 @@ void check_products(bool twins, size_t most_places, int least) {
             s.transpose_b ? 1 : 0, "E")};
     const Case c = gemm_case({DType::bf16,
                               s.out,
-                              140,
+                              144,
                               528,
                               344,
                               {.transpose_a = s.transpose_a,
