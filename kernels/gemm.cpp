@@ -7,6 +7,7 @@
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
 #include "kernels/gemm_sm90.h"
+#include "kernels/host_product.h"
 #include "kernels/op.h"
 #include "kernels/packed.h"
 #include "kernels/parallel_write.h"
@@ -34,21 +35,6 @@ void check_gemm(const Gemm& g) {
   check(g.addend.empty() || (g.addend.shape == g.c.shape && g.addend.dtype == g.c.dtype && !g.accumulate),
         "gemm: the addend is ", g.addend.dtype, " ", g.addend.shape, ", must be like c ", g.c.dtype, " ",
         g.c.shape, ", without accumulate");
-}
-
-// Widens f16 operands to f32 in scratch; c is rounded at the end.
-Gemm widened(Arena& scratch, const Gemm& g) {
-  Gemm wide = g;
-  wide.a_stride = wide.b_stride = 0;
-  wide.a = scratch.alloc(DType::f32, g.a.shape);
-  wide.b = scratch.alloc(DType::f32, g.b.shape);
-  if (!g.bias.empty()) wide.bias = scratch.alloc(DType::f32, g.bias.shape);
-  if (g.c.dtype == DType::f32) return wide;
-  wide.c = scratch.alloc(DType::f32, g.c.shape);
-  wide.c_stride = 0;
-  wide.accumulate = !addend_of(g).empty();
-  wide.addend = {};
-  return wide;
 }
 
 OpCall call_of(const Gemm& g) {
@@ -83,31 +69,6 @@ namespace cpu {
 namespace {
 
 using namespace simd;
-
-// Strides are the elements between rows.
-template <class From, class To>
-void convert(const Tensor& to, int64_t to_stride, const Tensor& from, int64_t from_stride) {
-  const int64_t C = from.shape[-1];
-  parallel_blocks(from.rows(), rows_per_block(C), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      for_each_vector(C, [&](int64_t i, auto lanes) {
-        store(to.as<To>() + row * to_stride + i, load(from.as<From>() + row * from_stride + i, lanes), lanes);
-      });
-  });
-}
-
-void product_through_f32(const Gemm& g, const Gemm& wide, const CutProduct& product,
-                         const Tensor& workspace) {
-  const auto [a_stride, b_stride, c_stride] = strides_of(g);
-  const bool rounds = wide.c.dtype != g.c.dtype;
-  const int64_t N = g.c.shape[1];
-  convert<f16, float>(wide.a, g.a.shape[1], g.a, a_stride);
-  convert<f16, float>(wide.b, g.b.shape[1], g.b, b_stride);
-  if (!g.bias.empty()) convert<f16, float>(wide.bias, N, g.bias, N);
-  if (rounds && wide.accumulate) convert<f16, float>(wide.c, N, addend_of(g), c_stride);
-  product.run(workspace);
-  if (rounds) convert<float, f16>(g.c, c_stride, wide.c, N);
-}
 
 // The result for K = 0: the product is zero, and c is the bias plus the addend.
 void empty_product(const Gemm& g) {
@@ -171,13 +132,8 @@ void multiply(Stream& stream, Arena& scratch, const Gemm& g) {
   if (stream.device().is_cuda()) return multiply_on_gpu(stream, scratch, g);
   if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
   const ArenaScope scope(scratch);
-  const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
-  const CutProduct product(wide, strides_of(wide).b);
-  const Tensor workspace = scratch.alloc(DType::u8, {thread_count() * product.scratch_bytes()});
-  if (g.a.dtype == DType::f16)
-    stream.run("gemm", [=] { cpu::product_through_f32(g, wide, product, workspace); });
-  else
-    stream.run("gemm", [=] { product.run(workspace); });
+  const HostProduct product(scratch, g);
+  stream.run("gemm", [=] { product.run(g); });
 }
 
 }  // namespace

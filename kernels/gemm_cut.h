@@ -25,6 +25,13 @@ class CutProduct {
   // of one.
   CutProduct(const Gemm& g, int64_t panel_row);
 
+  // The same product on the data of `g`, which is alike otherwise.
+  CutProduct on(const Gemm& g) const {
+    CutProduct other = *this;
+    other.g_ = g;
+    return other;
+  }
+
   // The number of columns of tiles. Column `column` computes columns [first_column(), end_column()) of c.
   int64_t columns() const { return columns_; }
   int64_t first_column(int64_t column) const { return column * tile_columns_; }

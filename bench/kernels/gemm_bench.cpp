@@ -91,22 +91,9 @@ void formula(const GemmSetting& p, Values& v) {
       const double added = p.with.accumulate ? c[here] : p.with.addend ? v["addend"][here] : 0;
       c[here] = p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0) + added;
     }
-  if (ends_with(p, GemmEnd::gated)) {
-    const int64_t F = p.N / 2;
-    v["y"].resize(static_cast<size_t>(p.M * F));
-    for (int64_t i = 0; i < p.M; ++i)
-      for (int64_t j = 0; j < F; ++j)
-        v["y"][i * F + j] = gated(p.with.function, c[i * p.N + j]) * c[i * p.N + F + j];
-  }
+  if (ends_with(p, GemmEnd::gated)) v["y"] = gated_units(p.with.function, c, p.N / 2);
   if (ends_with(p, GemmEnd::gradient)) {
-    v["dgate_up"].resize(static_cast<size_t>(p.M * 2 * p.N));
-    for (int64_t i = 0; i < p.M; ++i)
-      for (int64_t j = 0; j < p.N; ++j) {
-        const int64_t gate = i * 2 * p.N + j, up = gate + p.N;
-        const double x = v["gate_up"][gate], dy = c[i * p.N + j];
-        v["dgate_up"][gate] = dy * v["gate_up"][up] * gate_slope(p.with.function, x);
-        v["dgate_up"][up] = dy * gated(p.with.function, x);
-      }
+    v["dgate_up"] = gated_gradients(p.with.function, c, v["gate_up"], p.N);
     return;
   }
   v["c"] = std::move(c);

@@ -135,9 +135,9 @@ constexpr TileLoop kTileLoops[] = {
     {"key_gradient_sm90_kernel<*16, 128, false>*", 24, 460},
     {"one_pass_kernel<*16, 64>*", 32, 700, 9},
     {"one_pass_kernel<*16, 128>*", 32, 560, 9},
-    {"gemm_sm90_kernel<*PlainEnd<*>*", 4, 80, 3, 16},  // types of operands and of c, layouts
-    {"gemm_sm90_kernel<*GatedEnd<*>*", 4, 80, 3, 4},   // types, gates
-    {"gemm_sm90_kernel<*GradientEnd<*>*", 4, 80, 3, 4},
+    {"gemm_sm90_kernel<*PlainEnd<*>*", 4, 80, 3, 24},  // types of operands and of c, layouts, segments
+    {"gemm_sm90_kernel<*GatedEnd<*>*", 4, 80, 3, 8},   // types, gates, segments
+    {"gemm_sm90_kernel<*GradientEnd<*>*", 4, 80, 3, 8},
     {"query_gradient_kernel<*16, 64>*", 96, 380},
     {"query_gradient_kernel<*16, 128>*", 96, 335},
     {"key_gradient_kernel<*16, 64>*", 128, 490},
@@ -232,8 +232,9 @@ TEST_CASE("kernels for sm_90 multiply by warpgroups, and attention for all GPUs 
     }
   }
   // Attention: types; head sizes and tiles of o; soft cap or none, of dq, and dk and dv. Products: types of
-  // operands and of c, layouts; gates and their gradients.
-  CHECK(found == 2 * (5 + 2 * (3 + 3)) + 2 * (2 * 4 + 2 * 2));
+  // operands and of c, layouts; gates and their gradients; of segments y, dx, and dw of two types, and the
+  // same ends.
+  CHECK(found == 2 * (5 + 2 * (3 + 3)) + 2 * (2 * 4 + 2 * 2) + 2 * (4 + 2 * 2));
 }
 
 TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {

@@ -4,6 +4,7 @@
 
 #include "bench/kernels/attention_setting.h"
 #include "bench/kernels/gemm_setting.h"
+#include "bench/kernels/grouped_case.h"
 #include "kernels/gemm.h"
 #include "runtime/gpu.h"
 #include "tests/ptx_vm/ptx_mutation.h"
@@ -135,50 +136,66 @@ void check_kernels(bool twins, size_t most_places) {
   CHECK(mutants >= kLeastMutants);
 }
 
-// A product by one block, which computes six tiles and goes around its ring of stages for each.
+// A product by one block, which computes several tiles and goes around its ring of stages for each.
 struct ProductSubject {
-  const char *end, *mangled_end;  // as types
+  const char *types, *mangled_types;  // of jobs and end
   bool transpose_a, transpose_b;
-  DType out;
-  GemmEnd kind = GemmEnd::none;
+  Case c;
   bool is_twin = false;  // only in tests/nightly
 };
-constexpr const char *kPlain = "PlainEnd<flatshard::bf16, flatshard::bf16>",
-                     *kMangledPlain = "8PlainEndIS3_S3_E", *kPlainF32 = "PlainEnd<flatshard::bf16, float>",
-                     *kMangledPlainF32 = "8PlainEndIS3_fE";
-constexpr ProductSubject kProducts[] = {
-    {kPlain, kMangledPlain, false, true, DType::bf16},
-    {kPlain, kMangledPlain, false, false, DType::bf16, GemmEnd::none, true},
-    {kPlainF32, kMangledPlainF32, true, false, DType::f32},
-    {kPlainF32, kMangledPlainF32, true, true, DType::f32, GemmEnd::none, true},
-    {"GatedEnd<flatshard::bf16, flatshard::cuda::Silu>", "8GatedEndIS3_NS0_4SiluEE", false, true, DType::bf16,
-     GemmEnd::gated, true},
-    {"GradientEnd<flatshard::bf16, flatshard::cuda::Silu>", "11GradientEndIS3_NS0_4SiluEE", false, false,
-     DType::bf16, GemmEnd::gradient, true}};
+Case product(bool ta, bool tb, DType out, GemmEnd end = GemmEnd::none) {
+  return gemm_case(
+      {DType::bf16,
+       out,
+       144,
+       528,
+       344,
+       {.transpose_a = ta, .transpose_b = tb, .accumulate = out == DType::f32, .own = true, .end = end}});
+}
+// The same with segments, of which one has no rows, and rows behind the last.
+Case segments(GroupedKind kind) {
+  return grouped_case({.dtype = DType::bf16,
+                       .kind = kind,
+                       .rows = {192, 0, 64},
+                       .behind = 64,
+                       .M = 136,
+                       .N = 264,
+                       .K = 344,
+                       .accumulate = kind == GroupedKind::weight_gradient});
+}
+std::vector<ProductSubject> products() {
+  constexpr const char *kPlain = "DenseJobs, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
+                       *kMangledPlain = "9DenseJobsENS0_8PlainEndIS2_S2_E",
+                       *kPlainF32 = "DenseJobs, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
+                       *kMangledPlainF32 = "9DenseJobsENS0_8PlainEndIS2_fE";
+  return {{kPlain, kMangledPlain, false, true, product(false, true, DType::bf16)},
+          {kPlain, kMangledPlain, false, false, product(false, false, DType::bf16), true},
+          {kPlainF32, kMangledPlainF32, true, false, product(true, false, DType::f32)},
+          {kPlainF32, kMangledPlainF32, true, true, product(true, true, DType::f32), true},
+          {"DenseJobs, flatshard::cuda::GatedEnd<flatshard::bf16, flatshard::cuda::Silu>",
+           "9DenseJobsENS0_8GatedEndIS2_NS0_4SiluEE", false, true,
+           product(false, true, DType::bf16, GemmEnd::gated), true},
+          {"DenseJobs, flatshard::cuda::GradientEnd<flatshard::bf16, flatshard::cuda::Silu>",
+           "9DenseJobsENS0_11GradientEndIS2_NS0_4SiluEE", false, false,
+           product(false, false, DType::bf16, GemmEnd::gradient), true},
+          {"RowSegments, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
+           "11RowSegmentsENS0_8PlainEndIS2_S2_E", false, true, segments(GroupedKind::forward), true},
+          {"TermSegments, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
+           "12TermSegmentsENS0_8PlainEndIS2_fE", true, false, segments(GroupedKind::weight_gradient), true}};
+}
 
 void check_products(bool twins, size_t most_places, int least) {
   const Device device = Device::cuda(0);
   spare_multiprocessors(device, multiprocessors(device) - 1);
   int mutants = 0;
-  for (const ProductSubject& s : kProducts) {
+  for (const ProductSubject& s : products()) {
     if (s.is_twin && !twins) continue;
     const auto flag = [](bool is) { return is ? "true" : "false"; };
-    const MutatedKernel kernel{
-        str("gemm_sm90_kernel<flatshard::bf16, flatshard::cuda::(anonymous namespace)::", s.end, ", ",
-            flag(s.transpose_a), ", ", flag(s.transpose_b), ">"),
-        str("gemm_sm90_kernelINS_4bf16ENS1_", s.mangled_end, "ELb", s.transpose_a ? 1 : 0, "ELb",
-            s.transpose_b ? 1 : 0, "E")};
-    const Case c = gemm_case({DType::bf16,
-                              s.out,
-                              144,
-                              528,
-                              344,
-                              {.transpose_a = s.transpose_a,
-                               .transpose_b = s.transpose_b,
-                               .accumulate = s.out == DType::f32,
-                               .own = true,
-                               .end = s.kind}});
-    mutants += check_mutations(kernel, mutations(), c, most_places);
+    const MutatedKernel kernel{str("gemm_sm90_kernel<flatshard::bf16, flatshard::cuda::", s.types, ", ",
+                                   flag(s.transpose_a), ", ", flag(s.transpose_b), ">"),
+                               str("gemm_sm90_kernelINS_4bf16ENS0_", s.mangled_types, "ELb",
+                                   s.transpose_a ? 1 : 0, "ELb", s.transpose_b ? 1 : 0, "E")};
+    mutants += check_mutations(kernel, mutations(), s.c, most_places);
   }
   spare_multiprocessors(device, 0);
   MESSAGE(mutants, " mutants");

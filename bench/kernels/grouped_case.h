@@ -1,0 +1,28 @@
+#pragma once
+// Cases of products of segments of rows (kernels/grouped_product.h).
+
+#include <string>
+#include <vector>
+
+#include "bench/case.h"
+#include "bench/kernels/gemm_setting.h"
+
+namespace flatshard::bench {
+
+enum class GroupedKind { forward, input_gradient, weight_gradient };  // y, dx, dw
+
+struct GroupedSetting {
+  DType dtype;
+  GroupedKind kind;
+  std::vector<int64_t> rows;  // of each segment
+  int64_t behind = 0;         // rows behind the last segment
+  int64_t M = 0, N, K = 0;    // M only of dw, K only of y and dx
+  DType out = DType::f32;     // of dw
+  bool accumulate = false;    // only of dw
+  GemmEnd end = GemmEnd::none;
+  Gate function = Gate::silu;
+};
+
+Case grouped_case(const GroupedSetting& s);
+
+}  // namespace flatshard::bench

@@ -1,0 +1,48 @@
+#pragma once
+// Products of segments of rows, each with a matrix of its own, as experts need them. Segment e has rows
+// [offsets[e], offsets[e + 1]), a multiple of kSegmentRows, perhaps none. The offsets are on the device, and
+// nothing on the host depends on them: a call can be planned and captured before they are known.
+//
+//   y = x w_e^T      {.c = y, .a = x, .b = w, .transpose_b = true}     y (R, N), x (R, K), w (E, N, K)
+//   dx = dy w_e      {.c = dx, .a = dy, .b = w}                        dx (R, K), dy (R, N)
+//   dw_e += dy^T x   {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
+//
+// Rows of y and dx behind the last segment become zero, and so does dw of a segment without rows. A row of y
+// or dx depends on that row of a alone; on the CPU its bits also depend on its place among kSegmentRows. The
+// sums of dw begin at the segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows
+// begin at multiples of 16 bytes.
+
+#include "kernels/product_end.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+inline constexpr int64_t kSegmentRows = 64;
+
+struct GroupedProduct {
+  Tensor c;        // (R, N) of a's dtype; with transpose_a (E, M, N), of a's dtype or f32
+  Tensor a;        // (R, K); with transpose_a (R, M)
+  Tensor b;        // (E, K, N), with transpose_b (E, N, K); with transpose_a (R, N)
+  Tensor offsets;  // (E + 1) i32, ascending from 0 to at most R; R is a multiple of kSegmentRows
+  bool transpose_a = false, transpose_b = false;  // not both
+  bool accumulate = false;                        // adds the previous c; only with transpose_a
+  ProductEnd end{};                               // not with transpose_a
+};
+
+void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g);
+
+// Of all rows, as if they were all in segments.
+double min_bytes(const GroupedProduct& g);
+double flops(const GroupedProduct& g);
+
+namespace cuda {
+// A build without code for sm_90 contains grouped_product_sm90_missing.cpp instead.
+bool multiplies_groups_on_sm90(const GroupedProduct& g);
+// Whether it also does what the product ends with, with the strides of contiguous rows.
+bool ends_groups_on_sm90(const GroupedProduct& g);
+void grouped_product_sm90(Stream& stream, const GroupedProduct& g);
+}  // namespace cuda
+
+}  // namespace flatshard
