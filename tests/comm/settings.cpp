@@ -1,8 +1,9 @@
 #include "tests/comm/settings.h"
 
 #include <algorithm>
-#include <climits>
 #include <set>
+
+#include <climits>
 
 #include "comm/shard_policy.h"
 #include "runtime/check.h"

@@ -1,5 +1,9 @@
 #include "tests/ptx_vm/model_cases.h"
 
+#include <functional>
+#include <utility>
+
+#include "kernels/gemm.h"
 #include "model/lora.h"
 #include "model/quantization.h"
 #include "tests/ptx_vm/block_run.h"
@@ -32,11 +36,12 @@ std::vector<SmallModel> small_models() {
   return models;
 }
 
-// What is trained: all parameters, or adapters.
+// What is trained, all parameters or adapters, and with whose products.
 struct Training {
   const char* name;
   LoraConfig lora{};
   QuantConfig quant{};
+  ProductKernels products = ProductKernels::cublaslt;
 };
 
 ModelConfig with_adapters(const ModelConfig& config, const Training& training) {
@@ -65,9 +70,18 @@ ModelCounts count_step(const ModelConfig& config, const Training& training) {
 void add_cases(std::vector<ModelCase>& cases, const SmallModel& model, const Training& training) {
   const std::string shape = str(' ', model.name, ' ', kTokens, " tokens bf16", training.name);
   const ModelConfig& config = model.config;
-  cases.push_back({"model block_forward" + shape, [=] { return count_block(config, training, true); }});
-  cases.push_back({"model block_backward" + shape, [=] { return count_block(config, training, false); }});
-  cases.push_back({"model step" + shape, [=] { return count_step(config, training); }});
+  const auto add = [&](const std::string& name, std::function<ModelCounts()> count) {
+    cases.push_back({name + shape, [count = std::move(count), products = training.products] {
+                       use_product_kernels(products);
+                       ModelCounts counts = count();
+                       use_product_kernels(ProductKernels::cublaslt);
+                       if (products == ProductKernels::own) counts.least_bytes = 0;  // it excludes products
+                       return counts;
+                     }});
+  };
+  add("model block_forward", [=] { return count_block(config, training, true); });
+  add("model block_backward", [=] { return count_block(config, training, false); });
+  add("model step", [=] { return count_step(config, training); });
 }
 
 }  // namespace
@@ -76,6 +90,8 @@ std::vector<ModelCase> model_cases() {
   std::vector<ModelCase> cases;
   const std::vector<SmallModel> models = small_models();
   for (const SmallModel& model : models) add_cases(cases, model, {""});
+  for (const SmallModel& model : models)
+    add_cases(cases, model, {.name = " own products", .products = ProductKernels::own});
   const LoraConfig lora{.rank = 16};
   add_cases(cases, models.back(), {" lora", lora});
   add_cases(cases, models.back(), {" qlora", lora, {.base = FourBitKind::nf4}});

@@ -2,6 +2,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "kernels/gemm.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/sum_squares.h"
 #include "tests/ptx_vm/block_run.h"
@@ -15,6 +16,7 @@ Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps, 
                  const QuantConfig& quant) {
   Config c;
   c.run.device = DeviceChoice::cuda;
+  if (product_kernels() == ProductKernels::own) c.run.products = ProductChoice::own;  // the caller's choice
   c.run.cuda_graphs = CudaGraphs::off;  // the launches of a step are counted one by one
   c.model = model;
   c.lora = lora;

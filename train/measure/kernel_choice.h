@@ -1,8 +1,8 @@
 #pragma once
 // The choice of kernels for a run. On GPUs: kernels of attention by run.attention, kernels of matrix products
-// by run.products: the project's own, or those of cuBLASLt by its heuristics, which choose the same algorithms
-// every time, or by the file run.tuned_products.
-// On CPUs: the way to multiply bf16, by the processor (kernels/bf16_products.h).
+// by run.products: the project's own, or those of cuBLASLt by its heuristics, which choose the same
+// algorithms every time, or by the file run.tuned_products. On CPUs: the way to multiply bf16, by the
+// processor (kernels/bf16_products.h).
 
 #include <string>
 
