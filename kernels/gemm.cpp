@@ -119,14 +119,24 @@ GemmStrides strides_of(const Gemm& g) {
 
 namespace {
 
-// Whether the project's kernel multiplies. Plans do not depend on it: they have the scratch of cuBLASLt.
-bool takes_own_kernel(const Stream& stream, const Gemm& g) {
-  if constexpr (kCublasBuilt)
-    return product_kernels() == ProductKernels::own && stream.device().is_cuda() && !stream.planning() &&
-           extents_of(g).K > 0 && cuda::multiplies_on_sm90(g);
+// Multiplies with the project's kernel, if it is selected and supports the product; returns whether it did.
+// Plans do not depend on it: they have the scratch of cuBLASLt.
+bool multiplied_by_own_kernel(Stream& stream, const Gemm& g) {
+  if constexpr (kCublasBuilt) {
+    if (product_kernels() != ProductKernels::own || !stream.device().is_cuda() || stream.planning() ||
+        extents_of(g).K == 0 || !cuda::multiplies_on_sm90(g))
+      return false;
+    Gemm made = g;
+    const bool ends = cuda::ends_on_sm90(g);
+    if (!ends) made.end = {};
+    cuda::gemm_sm90(stream, made);
+    if (!ends) run(stream, g.end);
+    return true;
+  }
   return false;
 }
 
+// Without what the product ends with.
 void multiply(Stream& stream, Arena& scratch, const Gemm& g) {
   if (extents_of(g).K == 0) return write_empty_product(stream, g);
   if (stream.device().is_cuda()) return multiply_on_gpu(stream, scratch, g);
@@ -142,11 +152,8 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
   if (stream.recorded()) stream.note(call_of(g));
-  const bool own = takes_own_kernel(stream, g);
-  if (own && cuda::ends_on_sm90(g)) return cuda::gemm_sm90(stream, g);
-  Gemm alone = g;
-  alone.end = {};
-  own ? cuda::gemm_sm90(stream, alone) : multiply(stream, scratch, alone);
+  if (multiplied_by_own_kernel(stream, g)) return;
+  multiply(stream, scratch, g);
   run(stream, g.end);
 }
 

@@ -128,7 +128,8 @@ void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g) {
   const std::optional<HostSegments> on_cpu =
       on_gpu ? std::nullopt : std::optional<HostSegments>(std::in_place, scratch, g);
   if (plans(stream, "grouped_product", g, g.c)) return;
-  if (on_gpu && cuda::ends_groups_on_sm90(g)) return multiply_on_gpu(stream, g);
+  if constexpr (kCublasBuilt)
+    if (on_gpu && cuda::ends_groups_on_sm90(g)) return multiply_on_gpu(stream, g);
   GroupedProduct alone = g;
   alone.end = {};
   if (on_gpu)
