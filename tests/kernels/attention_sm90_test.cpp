@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "bench/kernels/attention_setting.h"
 #include "kernels/attention_order.h"
 #include "tests/kernels/outputs.h"
+#include "tests/kernels/random_draw.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
 
@@ -19,7 +19,8 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-using Random = std::mt19937_64;
+using test::below;
+using test::Random;
 
 constexpr int kSettings = 40;
 constexpr int64_t kMostRows = 700;
@@ -30,9 +31,6 @@ struct Drawn {
   AttentionSetting setting;
 };
 
-int64_t below(Random& random, int64_t end) {
-  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
-}
 template <class T>
 T one_of(Random& random, std::initializer_list<T> all) {
   return *(all.begin() + below(random, static_cast<int64_t>(all.size())));

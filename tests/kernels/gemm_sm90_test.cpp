@@ -4,11 +4,11 @@
 #include "kernels/gemm_sm90.h"
 
 #include <algorithm>
-#include <random>
 
 #include "bench/kernels/gemm_setting.h"
 #include "runtime/gpu.h"
 #include "tests/kernels/outputs.h"
+#include "tests/kernels/random_draw.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
 
@@ -18,14 +18,12 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-using Random = std::mt19937_64;
+using test::below;
+using test::Random;
 
 constexpr int64_t kMostExtent = 700;
 constexpr double kMostWork = 3e8;  // of a product's whole tiles, so that the PTX machine takes about a second
 
-int64_t below(Random& random, int64_t end) {
-  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
-}
 int64_t rounded_up(int64_t extent, int64_t to) { return (extent + to - 1) / to * to; }
 
 // Around the edges of tiles, or anything.

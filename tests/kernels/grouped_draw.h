@@ -2,20 +2,14 @@
 // Random settings of products of segments of rows, and the check of their values.
 
 #include <algorithm>
-#include <random>
 
 #include "bench/kernels/grouped_case.h"
 #include "kernels/grouped_product.h"
 #include "tests/kernels/outputs.h"
+#include "tests/kernels/random_draw.h"
 #include "tests/test.h"
 
 namespace flatshard::test {
-
-using Random = std::mt19937_64;
-
-inline int64_t below(Random& random, int64_t end) {
-  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
-}
 
 // Segments of none, one, or several pieces of rows; extents are multiples of 8, as the kernel takes them.
 inline bench::GroupedSetting draw(Random& random, DType dtype) {
