@@ -87,7 +87,7 @@ constexpr int64_t workspace_bytes(int64_t M, int64_t N) {
 }
 
 void spare_multiprocessors(Device device, int count);
-int product_multiprocessors(Device device);  // those that are not spared
+int product_multiprocessors(Device device);  // how many multiprocessors products may use
 void prepare_gemm(Device device);
 void gemm(Stream& stream, const Gemm& g, const Tensor& workspace);  // the bias must have the dtype of c
 void empty_product(Stream& stream, const Gemm& g);                  // K = 0

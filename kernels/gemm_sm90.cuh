@@ -56,7 +56,7 @@ struct Stage {
 struct TileGrid {
   static constexpr int kTogether = 8;
 
-  int rows, columns;  // of tiles
+  int rows, columns;  // counted in tiles
 
   __host__ __device__ int count() const { return rows * columns; }
   struct Place {
@@ -71,10 +71,10 @@ struct TileGrid {
 
 // A tile, and the terms of its sums.
 struct Job {
-  int first_row, end_row;  // of c; rows from end_row on are not the tile's
-  int column;              // of tiles
-  int matrix;              // of b, or of c
-  int first_term, steps;   // of kDepth terms
+  int first_row, end_row;  // rows of c; those from end_row on belong to other tiles
+  int column;              // a column of tiles
+  int matrix;              // the matrix of b, or of c, if there are several
+  int first_term, steps;   // a step is kDepth terms
 };
 
 // The jobs of a launch. A block looks for those of ascending tiles with a copy of its own; find() returns
@@ -125,7 +125,7 @@ struct TermSegments {
   static constexpr bool kMatricesOfB = false;
   const int* offsets;
   int segments;
-  TileGrid grid;  // of each matrix
+  TileGrid grid;  // the tiles of each matrix
   int rows;
 
   int blocks(int most) const { return min(most, segments * grid.count()); }
@@ -179,7 +179,7 @@ struct PlainEnd {
   C* c;
   const C* addend;  // null: none
   const T* bias;    // null: none
-  int64_t stride;   // of c and the addend
+  int64_t stride;   // elements between rows of c and of the addend
   int columns;
   float alpha;
   int64_t between = 0;  // elements between matrices of c
@@ -223,7 +223,7 @@ struct GradientEnd {
   static constexpr bool kHalves = false;
   const T *gate, *up;
   T *dgate, *dup;
-  int64_t stride;  // of all four
+  int64_t stride;  // elements between rows of all four
   int columns;
 
   __device__ void write(const Job&, int row, int column, Four dy) const {

@@ -17,7 +17,7 @@ struct GemmOptions {
   bool aligned = false;  // rows of every matrix have a multiple of 8 columns in memory, as logits have
   bool own = false;      // by the project's kernel, on a GPU that has it
   GemmEnd end = GemmEnd::none;
-  Gate function = Gate::silu;  // of the end
+  Gate function = Gate::silu;  // the gate of that end
   bool apart = false;          // the end is an op of its own
 };
 

@@ -14,11 +14,11 @@ enum class GroupedKind { forward, input_gradient, weight_gradient };  // y, dx, 
 struct GroupedSetting {
   DType dtype;
   GroupedKind kind;
-  std::vector<int64_t> rows;  // of each segment
+  std::vector<int64_t> rows;  // the rows of each segment
   int64_t behind = 0;         // rows behind the last segment
-  int64_t M = 0, N, K = 0;    // M only of dw, K only of y and dx
-  DType out = DType::f32;     // of dw
-  bool accumulate = false;    // only of dw
+  int64_t M = 0, N, K = 0;    // dw has no K, y and dx have no M
+  DType out = DType::f32;     // the dtype of dw
+  bool accumulate = false;    // adds to the previous dw
   GemmEnd end = GemmEnd::none;
   Gate function = Gate::silu;
 };
