@@ -37,15 +37,16 @@ void check_gemm(const Gemm& g) {
         g.c.shape, ", without accumulate");
 }
 
-OpCall call_of(const Gemm& g) {
+// `ends` tells whether the product's kernel also does what it ends with.
+OpCall call_of(const Gemm& g, bool own, bool ends) {
   const auto [M, N, K] = extents_of(g);
   const int64_t flags = (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + (addend_of(g).empty() ? 0 : 4) +
-                        (g.tf32 ? 8 : 0) + (g.c.dtype == g.a.dtype ? 0 : 16);
+                        (g.tf32 ? 8 : 0) + (g.c.dtype == g.a.dtype ? 0 : 16) + (own ? kFlagOwn : 0);
   return {.name = "gemm",
           .shape = {M, N, K, flags},
           .dtype = g.a.dtype,
           .flops = flops(g),
-          .bytes = min_bytes(g)};
+          .bytes = min_bytes(g) + (ends ? more_bytes(g.end, static_cast<double>(g.c.bytes())) : 0)};
 }
 
 std::atomic<ProductKernels> kernels_in_use{ProductKernels::cublaslt};
@@ -119,21 +120,16 @@ GemmStrides strides_of(const Gemm& g) {
 
 namespace {
 
-// Multiplies with the project's kernel, if it is selected and supports the product; returns whether it did.
-// Plans do not depend on it: they have the scratch of cuBLASLt.
-bool multiplied_by_own_kernel(Stream& stream, const Gemm& g) {
-  if constexpr (kCublasBuilt) {
-    if (product_kernels() != ProductKernels::own || !stream.device().is_cuda() || stream.planning() ||
-        extents_of(g).K == 0 || !cuda::multiplies_on_sm90(g))
-      return false;
-    Gemm made = g;
-    const bool ends = cuda::ends_on_sm90(g);
-    if (!ends) made.end = {};
-    cuda::gemm_sm90(stream, made);
-    if (!ends) run(stream, g.end);
-    return true;
-  }
-  return false;
+// Whether the project's kernel multiplies: it is selected and supports the product. Plans do not ask the GPU.
+bool is_own(const Stream& stream, const Gemm& g) {
+  return product_kernels() == ProductKernels::own && stream.device().is_cuda() && extents_of(g).K > 0 &&
+         cuda::multiplies_on_sm90(g) && (stream.planning() || has_own_products(stream.device()));
+}
+
+void multiply_by_own_kernel(Stream& stream, const Gemm& g, bool ends) {
+  Gemm made = g;
+  if (!ends) made.end = {};
+  if constexpr (kCublasBuilt) cuda::gemm_sm90(stream, made);
 }
 
 // Without what the product ends with.
@@ -151,10 +147,13 @@ void multiply(Stream& stream, Arena& scratch, const Gemm& g) {
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
-  if (stream.recorded()) stream.note(call_of(g));
-  if (multiplied_by_own_kernel(stream, g)) return;
-  multiply(stream, scratch, g);
-  run(stream, g.end);
+  const bool own = is_own(stream, g), ends = own && cuda::ends_on_sm90(g);
+  if (stream.recorded()) stream.note(call_of(g, own, ends));
+  if (own && !stream.planning())
+    multiply_by_own_kernel(stream, g, ends);
+  else  // a plan has the scratch of cuBLASLt in any case
+    multiply(stream, scratch, g);
+  if (!ends) run(stream, g.end);
 }
 
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {

@@ -54,6 +54,15 @@ void launch_gradient(Stream& stream, const Gemm& g) {
              [&]<class Of>() { launch<T, false, false>(stream, g, gradient_end<T, Of>(gradient)); });
 }
 
+template <class T>
+void launch_rotated(Stream& stream, const Gemm& g) {
+  const auto& rotation = std::get<RopeForward>(g.end);
+  const int64_t stride = strides_of(g).c;
+  if (rotation.y.shape[2] == 64)
+    return launch<T, false, true>(stream, g, rotated_end<T, 32>(rotation, g.c, stride, bias_of<T>(g)));
+  launch<T, false, true>(stream, g, rotated_end<T, 64>(rotation, g.c, stride, bias_of<T>(g)));
+}
+
 }  // namespace
 
 bool has_gemm_sm90() {
@@ -63,30 +72,11 @@ bool has_gemm_sm90() {
          major == 9;
 }
 
-bool multiplies_on_sm90(const Gemm& g) {
-  constexpr int64_t kMostExtent = int64_t{1} << 30;  // fits an int, with a tile more
-  const auto [a, b, c] = strides_of(g);
-  const auto fits = [](const Tensor& matrix) {
-    return std::max(matrix.shape[0], matrix.shape[1]) <= kMostExtent;
-  };
-  return has_gemm_sm90() && size_of(g.a.dtype) == 2 && fits(g.a) && fits(g.b) &&
-         g.c.size() <= int64_t{INT32_MAX} * ProductTiles::kRows && g.c.shape[1] % 8 == 0 &&
-         rows_are_aligned(g.a, a) && rows_are_aligned(g.b, b) && rows_are_aligned(g.c, c) &&
-         (g.addend.empty() || rows_are_aligned(g.addend, c)) &&
-         (g.bias.empty() || reinterpret_cast<uintptr_t>(g.bias.data) % 16 == 0);
-}
-
-bool ends_on_sm90(const Gemm& g) {
-  if (std::holds_alternative<std::monostate>(g.end)) return true;
-  const bool takes_bias = std::holds_alternative<SwigluForward>(g.end);
-  return g.c.dtype == g.a.dtype && g.alpha == 1 && addend_of(g).empty() && !g.transpose_a &&
-         (takes_bias || g.bias.empty()) && fits_end(g.end, g.c, strides_of(g).c, g.transpose_b);
-}
-
 void gemm_sm90(Stream& stream, const Gemm& g) {
   const auto with = [&]<class T>() {
     if (std::holds_alternative<SwigluForward>(g.end)) return launch_gated<T>(stream, g);
     if (std::holds_alternative<SwigluBackward>(g.end)) return launch_gradient<T>(stream, g);
+    if (std::holds_alternative<RopeForward>(g.end)) return launch_rotated<T>(stream, g);
     g.c.dtype == DType::f32 ? launch_plain<T, float>(stream, g) : launch_plain<T, T>(stream, g);
   };
   g.a.dtype == DType::bf16 ? with.template operator()<bf16>() : with.template operator()<f16>();

@@ -4,8 +4,6 @@
 namespace flatshard::cuda {
 
 bool has_gemm_sm90() { return false; }
-bool multiplies_on_sm90(const Gemm&) { return false; }
-bool ends_on_sm90(const Gemm&) { return false; }
 void gemm_sm90(Stream&, const Gemm&) { fail("this build has no kernels for sm_90"); }
 
 }  // namespace flatshard::cuda

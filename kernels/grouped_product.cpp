@@ -1,30 +1,41 @@
 #include "kernels/grouped_product.h"
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "build_config.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_rows.h"
+#include "kernels/gemm_sm90.h"
 #include "kernels/host_product.h"
 #include "kernels/op.h"
 
 namespace flatshard {
 namespace {
 
+// The number of rows of all segments, and behind them.
+int64_t rows_of(const GroupedProduct& g) { return g.transpose_a ? g.a.shape[0] : g.c.shape[0]; }
+
 void check_grouped(const GroupedProduct& g) {
-  const int64_t segments = g.offsets.size() - 1, rows = g.a.shape[0];
+  const int64_t segments = g.offsets.size() - 1, rows = rows_of(g);
+  const auto has_rows = [&](const Tensor& x) {
+    return g.rows.empty() ? x.shape[0] == rows : g.rows.size() == rows && g.rows.dtype == DType::i32;
+  };
   const auto fits = [&] {
     if (g.a.shape.rank() != 2 || segments < 1) return false;
     if (g.transpose_a)
-      return g.b.shape.rank() == 2 && g.b.shape[0] == rows &&
+      return g.b.shape.rank() == 2 && has_rows(g.b) &&
              g.c.shape == Shape({segments, g.a.shape[1], g.b.shape[1]});
-    return g.b.shape.rank() == 3 && g.b.shape[0] == segments &&
+    return g.b.shape.rank() == 3 && g.b.shape[0] == segments && has_rows(g.a) &&
            g.b.shape[g.transpose_b ? 2 : 1] == g.a.shape[1] &&
            g.c.shape == Shape({rows, g.b.shape[g.transpose_b ? 1 : 2]});
   };
   check(fits(), "grouped_product: c ", g.c.shape, " = a ", g.a.shape, g.transpose_a ? "^T" : "", " b ",
-        g.b.shape, g.transpose_b ? "^T" : "", " in ", segments, " segments: shapes do not fit");
+        g.b.shape, g.transpose_b ? "^T" : "", " in ", segments, " segments",
+        g.rows.empty() ? "" : str(", rows ", g.rows.dtype, " ", g.rows.shape), ": shapes do not fit");
+  check(g.rows.empty() || g.transpose_a || g.transpose_b, "grouped_product: dx gathers no rows");
   check(g.offsets.dtype == DType::i32, "grouped_product: offsets are ", g.offsets.dtype, ", must be i32");
   check(rows % kSegmentRows == 0, "grouped_product: ", rows, " rows, must be a multiple of ", kSegmentRows);
   check(is_float(g.a.dtype) && g.b.dtype == g.a.dtype &&
@@ -36,20 +47,48 @@ void check_grouped(const GroupedProduct& g) {
         "grouped_product: only sums over rows accumulate, and they have no transposed b and no end");
 }
 
-// Matrix e of three dimensions.
-Tensor matrix_of(const Tensor& all, int64_t e) {
-  return all.slice(e, e + 1).view({all.shape[1], all.shape[2]});
+// Matrix e of b, or of c.
+Tensor matrix_of(const GroupedProduct& g, const Tensor& all, int64_t e) {
+  Tensor matrix = all;
+  matrix.shape = {all.shape[1], all.shape[2]};
+  const int64_t between = g.between ? g.between : matrix.size();
+  if (matrix.data) matrix.data = static_cast<char*>(matrix.data) + e * between * size_of(all.dtype);
+  return matrix;
 }
 
-// The product of rows [row, row + kSegmentRows) with the matrix of segment e, added to c if `accumulate`.
-Gemm part_of(const GroupedProduct& g, const Tensor& c, int64_t e, int64_t row, bool accumulate) {
-  const auto rows = [&](const Tensor& of) { return of.slice(row, row + kSegmentRows); };
+// The operand whose rows can be gathered.
+const Tensor& x_of(const GroupedProduct& g) { return g.transpose_a ? g.b : g.a; }
+
+// The rows that are multiplied at a time.
+int64_t rows_of_piece(const GroupedProduct& g) {
+  return !g.transpose_a && g.most_rows > 0 && g.most_rows <= kFewRows ? g.most_rows : kSegmentRows;
+}
+
+// The product of a piece of rows from `row` on, of which `x` has those of x, with the matrix of segment e,
+// added to c if `accumulate`.
+Gemm part_of(const GroupedProduct& g, const Tensor& c, const Tensor& x, int64_t e, int64_t row,
+             bool accumulate) {
+  const auto rows = [&](const Tensor& of) { return of.slice(row, row + rows_of_piece(g)); };
   return {.c = g.transpose_a ? c : rows(c),
-          .a = rows(g.a),
-          .b = g.transpose_a ? rows(g.b) : matrix_of(g.b, e),
+          .a = g.transpose_a ? rows(g.a) : x,
+          .b = g.transpose_a ? x : matrix_of(g, g.b, e),
           .transpose_a = g.transpose_a,
           .transpose_b = g.transpose_b,
           .accumulate = accumulate};
+}
+
+// Copies rows of x by their indices.
+void gather(const Tensor& to, const Tensor& x, const int32_t* index) {
+  const int64_t bytes = x.shape[1] * size_of(x.dtype);
+  auto* row = static_cast<char*>(to.data);
+  for (int64_t i = 0; i < to.shape[0]; ++i, row += bytes) {
+    if (index[i] < 0) {
+      std::memset(row, 0, static_cast<size_t>(bytes));
+      continue;
+    }
+    check(index[i] < x.shape[0], "grouped_product: row ", index[i], " of ", x.shape[0]);
+    std::memcpy(row, static_cast<const char*>(x.data) + index[i] * bytes, static_cast<size_t>(bytes));
+  }
 }
 
 void clear(const Tensor& t) { std::memset(t.data, 0, static_cast<size_t>(t.bytes())); }
@@ -72,8 +111,9 @@ class HostSegments {
         sums_(g.transpose_a && g.c.dtype != DType::f32
                   ? scratch.alloc(DType::f32, {g.c.shape[1], g.c.shape[2]})
                   : Tensor{}),
-        first_(scratch, part_of(g, target(0), 0, 0, false)),
-        next_(scratch, part_of(g, target(0), 0, 0, g.transpose_a)) {}
+        gathered_(g.rows.empty() ? Tensor{} : scratch.alloc(g.a.dtype, {rows_of_piece(g), x_of(g).shape[1]})),
+        first_(scratch, part_of(g, target(0), like_x(), 0, 0, false)),
+        next_(scratch, part_of(g, target(0), like_x(), 0, 0, g.transpose_a)) {}
 
   void run() const {
     const auto* const offsets = g_.offsets.as<int32_t>();
@@ -86,30 +126,63 @@ class HostSegments {
  private:
   Tensor target(int64_t e) const {
     if (!g_.transpose_a) return g_.c;
-    return sums_.empty() ? matrix_of(g_.c, e) : sums_;
+    return sums_.empty() ? matrix_of(g_, g_.c, e) : sums_;
+  }
+  // The shape of a piece of x.
+  Tensor like_x() const {
+    return gathered_.empty()
+               ? Tensor{nullptr, g_.a.dtype, {rows_of_piece(g_), x_of(g_).shape[1]}, g_.a.device}
+               : gathered_;
+  }
+  Tensor x(int64_t row) const {
+    if (gathered_.empty()) return x_of(g_).slice(row, row + rows_of_piece(g_));
+    gather(gathered_, x_of(g_), g_.rows.as<int32_t>() + row);
+    return gathered_;
   }
   void multiply_rows(int64_t e, int64_t begin, int64_t end) const {
-    for (int64_t row = begin; row < end; row += kSegmentRows) first_.run(part_of(g_, g_.c, e, row, false));
+    if (const int64_t few = rows_of_piece(g_); few < kSegmentRows) {
+      if (begin == end) return;
+      multiply_few_rows(part_of(g_, g_.c, x(begin), e, begin, false));
+      return clear(g_.c.slice(begin + few, end));
+    }
+    for (int64_t row = begin; row < end; row += kSegmentRows)
+      first_.run(part_of(g_, g_.c, x(row), e, row, false));
   }
   void add_rows(int64_t e, int64_t begin, int64_t end) const {
     const bool in_place = sums_.empty(), keeps = in_place && g_.accumulate;
     if (begin == end && !keeps) clear(target(e));
     for (int64_t row = begin; row < end; row += kSegmentRows) {
       const bool adds = keeps || row > begin;
-      (adds ? next_ : first_).run(part_of(g_, target(e), e, row, adds));
+      (adds ? next_ : first_).run(part_of(g_, target(e), x(row), e, row, adds));
     }
-    if (!in_place) round_sums(matrix_of(g_.c, e), sums_, g_.accumulate);
+    if (!in_place) round_sums(matrix_of(g_, g_.c, e), sums_, g_.accumulate);
   }
 
   GroupedProduct g_;
-  Tensor sums_;  // of one segment, if c has 16 bits
+  Tensor sums_;      // of one segment, if c has 16 bits
+  Tensor gathered_;  // rows of x that are not side by side
   HostProduct first_, next_;
 };
+
+// As a plan sees it: a product of all rows, as many for each segment.
+OpCall call_of(const GroupedProduct& g) {
+  const int64_t segments = g.offsets.size() - 1, rows = rows_of(g);
+  const int64_t flags = (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + kFlagOwn;
+  const Tensor& matrices = g.transpose_a ? g.c : g.b;
+  const std::array<int64_t, 3> extents =
+      g.transpose_a ? std::array{segments * matrices.shape[1], matrices.shape[2], rows / segments}
+                    : std::array{rows, g.c.shape[1], g.a.shape[1]};
+  return {.name = "grouped_product",
+          .shape = {extents[0], extents[1], extents[2], flags},
+          .dtype = g.a.dtype,
+          .flops = flops(g),
+          .bytes = min_bytes(g)};
+}
 
 void multiply_on_gpu(Stream& stream, const GroupedProduct& g) {
   if constexpr (kCublasBuilt) {
     check(
-        cuda::multiplies_groups_on_sm90(g),
+        has_own_products(stream.device()) && cuda::multiplies_groups_on_sm90(g),
         "grouped_product: it takes a GPU of sm_90 (Hopper), a build with kernels for it, and 16-bit operands "
         "whose rows begin at multiples of 16 bytes");
     return cuda::grouped_product_sm90(stream, g);
@@ -122,29 +195,51 @@ void multiply_on_gpu(Stream& stream, const GroupedProduct& g) {
 void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g) {
   check_grouped(g);
   if (g.c.empty()) return;
-  if (g.a.empty()) return g.transpose_a && !g.accumulate ? zero(stream, g.c) : void();
+  if (rows_of(g) == 0) return g.transpose_a && !g.accumulate ? zero(stream, g.c) : void();
   const ArenaScope scope(scratch);
-  const bool on_gpu = stream.device().is_cuda();
+  const bool on_gpu = stream.device().is_cuda(), ends = on_gpu && cuda::ends_groups_on_sm90(g);
   const std::optional<HostSegments> on_cpu =
       on_gpu ? std::nullopt : std::optional<HostSegments>(std::in_place, scratch, g);
-  if (plans(stream, "grouped_product", g, g.c)) return;
-  if constexpr (kCublasBuilt)
-    if (on_gpu && cuda::ends_groups_on_sm90(g)) return multiply_on_gpu(stream, g);
-  GroupedProduct alone = g;
-  alone.end = {};
-  if (on_gpu)
-    multiply_on_gpu(stream, alone);
-  else if (on_cpu)
-    stream.run("grouped_product", [=] { on_cpu->run(); });
-  run(stream, g.end);
+  GroupedProduct made = g;
+  if (!ends) made.end = {};
+  if (stream.recorded()) stream.note(call_of(made));
+  if (!stream.planning()) {
+    if (on_gpu)
+      multiply_on_gpu(stream, made);
+    else
+      stream.run("grouped_product", [=] { on_cpu->run(); });
+  }
+  if (!ends) run(stream, g.end);
 }
 
 double min_bytes(const GroupedProduct& g) {
-  return bytes_of(g.a, g.b, g.c) + (g.accumulate ? bytes_of(g.c) : 0);
+  // Gathered rows are counted as often as they are read.
+  const Tensor& x = x_of(g);
+  const double per_row = x.shape[0] > 0 ? bytes_of(x) / static_cast<double>(x.shape[0]) : 0;
+  const double of_x =
+      g.rows.empty() ? bytes_of(x) : bytes_of(g.rows) + per_row * static_cast<double>(rows_of(g));
+  return bytes_of(g.transpose_a ? g.a : g.b, g.c) + of_x + (g.accumulate ? bytes_of(g.c) : 0) +
+         more_bytes(g.end, bytes_of(g.c));
 }
 double flops(const GroupedProduct& g) {
-  const int64_t width = g.transpose_a ? g.b.shape[1] : g.c.shape[1];
-  return 2.0 * static_cast<double>(g.a.size()) * static_cast<double>(width);
+  const Tensor& matrices = g.transpose_a ? g.c : g.b;
+  return 2.0 * static_cast<double>(rows_of(g) * matrices.shape[1] * matrices.shape[2]);
 }
+
+namespace cuda {
+
+bool multiplies_groups_on_sm90(const GroupedProduct& g) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto fits = [](const Tensor& t) {
+    return rows_are_aligned(t, t.shape[-1]) && t.size() / t.shape[-1] <= kMost && t.shape[-1] <= kMost;
+  };
+  return size_of(g.a.dtype) == 2 && fits(g.a) && fits(g.b) && fits(g.c) && g.c.shape[-1] % 8 == 0;
+}
+
+bool ends_groups_on_sm90(const GroupedProduct& g) {
+  return !std::holds_alternative<RopeForward>(g.end) && fits_end(g.end, g.c, g.c.shape[-1], g.transpose_b);
+}
+
+}  // namespace cuda
 
 }  // namespace flatshard

@@ -7,10 +7,14 @@
 //   dx = dy w_e      {.c = dx, .a = dy, .b = w}                        dx (R, K), dy (R, N)
 //   dw_e += dy^T x   {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 //
-// Rows of y and dx behind the last segment become zero, and so does dw of a segment without rows. A row of y
-// or dx depends on that row of a alone; on the CPU its bits also depend on its place among kSegmentRows. The
-// sums of dw begin at the segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows
-// begin at multiples of 16 bytes.
+// With `rows`, row r of x is row rows[r] of a larger or smaller matrix, or zeros where rows[r] is negative;
+// so the rows of tokens need not be copied to their segments. Rows of y and dx behind the last segment become
+// zero, and so does dw of a segment without rows.
+//
+// A row of y or dx depends on that row of a alone; on the CPU its bits also depend on its place among
+// kSegmentRows, unless segments have at most kFewRows rows (gemm_rows.h). The sums of dw begin at the
+// segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows begin at multiples of 16
+// bytes.
 
 #include "kernels/product_end.h"
 #include "runtime/arena.h"
@@ -26,9 +30,14 @@ struct GroupedProduct {
   Tensor a;        // (R, K); with transpose_a (R, M)
   Tensor b;        // (E, K, N), with transpose_b (E, N, K); with transpose_a (R, N)
   Tensor offsets;  // (E + 1) i32, ascending from 0 to at most R; R is a multiple of kSegmentRows
+  Tensor rows{};   // (R) i32 or empty: gathers the rows of x, which is a, or b with transpose_a; not for dx
   bool transpose_a = false, transpose_b = false;  // not both
   bool accumulate = false;                        // adds the previous c; only with transpose_a
-  ProductEnd end{};                               // not with transpose_a
+  // Elements between the beginnings of the E matrices; 0: each follows the one before.
+  int64_t between = 0;
+  // The most rows that a segment of a begins with, where all others of it are zero; 0: unknown.
+  int64_t most_rows = 0;
+  ProductEnd end{};  // not with transpose_a
 };
 
 void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g);
@@ -38,10 +47,10 @@ double min_bytes(const GroupedProduct& g);
 double flops(const GroupedProduct& g);
 
 namespace cuda {
-// A build without code for sm_90 contains grouped_product_sm90_missing.cpp instead.
+// What the kernel supports, and what it can end with; no GPU is asked.
 bool multiplies_groups_on_sm90(const GroupedProduct& g);
-// Whether it also does what the product ends with, with the strides of contiguous rows.
 bool ends_groups_on_sm90(const GroupedProduct& g);
+// A build without code for sm_90 contains grouped_product_sm90_missing.cpp instead.
 void grouped_product_sm90(Stream& stream, const GroupedProduct& g);
 }  // namespace cuda
 

@@ -3,8 +3,6 @@
 
 namespace flatshard::cuda {
 
-bool multiplies_groups_on_sm90(const GroupedProduct&) { return false; }
-bool ends_groups_on_sm90(const GroupedProduct&) { return false; }
 void grouped_product_sm90(Stream&, const GroupedProduct&) { fail("this build has no kernels for sm_90"); }
 
 }  // namespace flatshard::cuda

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/head_exponentials.h"
 #include "kernels/op.h"
 #include "kernels/packed.h"
 
@@ -132,29 +133,168 @@ Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
 }
 Tensor tokens_of(const Tensor& t, int64_t begin, int64_t end) { return t.view({t.size()}).slice(begin, end); }
 
+// The rows of a chunk.
+struct ChunkRows {
+  int64_t begin, end;
+  Tensor x, loss, targets, weights;
+
+  template <class Args>
+  ChunkRows(const Args& a, int64_t first, int64_t last)
+      : begin(first),
+        end(last),
+        x(tokens_of(a.x, a.w.shape[1], first, last)),
+        loss(tokens_of(a.loss, first, last)),
+        targets(tokens_of(a.targets, first, last)),
+        weights(tokens_of(a.target_weights, first, last)) {}
+
+  int64_t count() const { return end - begin; }
+};
+
+// The logits of a chunk in fp32, and their losses and gradients by cross_entropy.h.
+template <class Args>
+class Logits {
+ public:
+  Logits(Stream& stream, Arena& scratch, const Args& a, bool backward)
+      : stream_(stream),
+        scratch_(scratch),
+        a_(a),
+        weight_(split_weight(stream, scratch, a)),
+        logits_(scratch.alloc(DType::f32, {chunk_of(a), weight_.logit_columns()})),
+        dlogits_(!backward                 ? Tensor{}
+                 : a.x.dtype == DType::f32 ? logits_
+                                           : scratch.alloc(a.x.dtype, logits_.shape)) {}
+
+  const HeadWeight& weight() const { return weight_; }
+  Tensor gradients(const ChunkRows& rows) const { return dlogits_.slice(0, rows.count()); }
+  HeadChunk chunk(const ChunkRows& rows) const {
+    return {.first = rows.begin, .x = rows.x, .logits = logits_.slice(0, rows.count())};
+  }
+  void compute(const ChunkRows& rows) {
+    const HeadChunk work = chunk(rows);
+    multiply_logits(stream_, scratch_, work.logits, rows.x, weight_, a_.tf32);
+    if (a_.add_to_logits) a_.add_to_logits(work);
+    if (a_.softcap > 0) softcap(stream_, {.y = work.logits, .x = work.logits, .cap = a_.softcap});
+  }
+  void loss(const ChunkRows& rows) {
+    cross_entropy_forward(stream_, {.loss = rows.loss,
+                                    .logits = logits_.slice(0, rows.count()),
+                                    .targets = rows.targets,
+                                    .target_weights = rows.weights,
+                                    .valid_vocab = valid_vocab_of(a_)});
+  }
+  void gradient(const ChunkRows& rows) {
+    cross_entropy_backward(stream_, {.dlogits = gradients(rows),
+                                     .loss = rows.loss,
+                                     .logits = logits_.slice(0, rows.count()),
+                                     .targets = rows.targets,
+                                     .target_weights = rows.weights,
+                                     .valid_vocab = valid_vocab_of(a_),
+                                     .softcap = a_.softcap});
+  }
+
+ private:
+  Stream& stream_;
+  Arena& scratch_;
+  const Args& a_;
+  HeadWeight weight_;
+  Tensor logits_, dlogits_;
+};
+
+// The same from exponentials, which the product writes in place of logits (head_exponentials.h).
+template <class Args>
+class Exponentials {
+ public:
+  Exponentials(Stream& stream, Arena& scratch, const Args& a, bool backward)
+      : stream_(stream), a_(a), weight_{a.w} {
+    const int64_t V = a.w.shape[0], chunk = chunk_of(a);
+    if (backward) exps_ = scratch.alloc(a.x.dtype, {chunk, HeadExponentials::columns_of(V)});
+    tiles_ = scratch.alloc(DType::f32, {chunk, HeadExponentials::tiles_of(V), 2});
+    target_logits_ = scratch.alloc(DType::f32, {chunk});
+  }
+
+  const HeadWeight& weight() const { return weight_; }
+  Tensor gradients(const ChunkRows& rows) const { return exps_.slice(0, rows.count()); }
+  HeadChunk chunk(const ChunkRows& rows) const { return {.first = rows.begin, .x = rows.x, .logits = {}}; }
+  void compute(const ChunkRows& rows) { head_exponentials(stream_, of(rows)); }
+  void loss(const ChunkRows& rows) { find_loss(rows, false); }
+  void gradient(const ChunkRows& rows) { find_loss(rows, true); }
+
+ private:
+  HeadExponentials of(const ChunkRows& rows) const {
+    const auto part = [&](const Tensor& t) { return t.empty() ? t : t.slice(0, rows.count()); };
+    return {.exps = part(exps_),
+            .tiles = part(tiles_),
+            .target_logits = part(target_logits_),
+            .x = rows.x,
+            .w = a_.w,
+            .targets = rows.targets,
+            .valid_vocab = valid_vocab_of(a_)};
+  }
+  void find_loss(const ChunkRows& rows, bool gradient) {
+    head_exponentials_loss(
+        stream_, {.loss = rows.loss, .target_weights = rows.weights, .of = of(rows), .gradient = gradient});
+  }
+
+  Stream& stream_;
+  const Args& a_;
+  HeadWeight weight_;
+  Tensor exps_, tiles_, target_logits_;
+};
+
+// Whether the loss comes from exponentials: not with what changes logits after the product.
+template <class Args>
+bool takes_exponentials(const Stream& stream, const Args& a) {
+  return product_kernels() == ProductKernels::own && stream.device().is_cuda() && size_of(a.x.dtype) == 2 &&
+         a.w.shape[1] % HeadExponentials::kUnit == 0 && a.softcap == 0 && !a.add_to_logits;
+}
+
+template <class Of>
+void forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
+  Of logits(stream, scratch, a, false);
+  // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
+  check_targets(stream, a.targets, valid_vocab_of(a));
+  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
+    const ChunkRows rows(a, begin, end);
+    logits.compute(rows);
+    logits.loss(rows);
+  });
+}
+
+template <class Of>
+void backward(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
+  Of logits(stream, scratch, a, true);
+  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk_of(a)}) : Tensor{};  // never read
+  check_targets(stream, a.targets, valid_vocab_of(a));  // as in the forward pass
+  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
+    ChunkRows rows(a, begin, end);
+    HeadChunk work = logits.chunk(rows);
+    work.dlogits = logits.gradients(rows);
+    work.dx = tokens_of(a.dx, a.w.shape[1], begin, end);
+    logits.compute(rows);
+    if (a.weigh) {
+      logits.loss(rows);
+      a.weigh(work);
+      rows.loss = weighted_losses.slice(0, rows.count());
+      rows.weights = tokens_of(a.gradient_weights, begin, end);
+    }
+    logits.gradient(rows);
+    // dw comes first: after the last chunk its reduction over ranks may start while dx is computed.
+    if (!a.dw.empty())
+      multiply_dw(stream, scratch, a.dw, work.dlogits, rows.x, logits.weight(), a.accumulate || begin > 0,
+                  a.tf32);
+    multiply_dx(stream, scratch, work.dx, work.dlogits, logits.weight(), a.tf32);
+    if (a.add_to_gradients) a.add_to_gradients(work);
+  });
+}
+
 }  // namespace
 
 void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
   check_head("head_loss_forward", a);
   if (a.x.empty()) return;
-  const int64_t C = a.w.shape[1];
   const ArenaScope scope(scratch);
-  const HeadWeight w = split_weight(stream, scratch, a);
-  const Tensor logits = scratch.alloc(DType::f32, {chunk_of(a), w.logit_columns()});
-  // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
-  check_targets(stream, a.targets, valid_vocab_of(a));
-  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
-    const Tensor chunk_logits = logits.slice(0, end - begin);
-    const Tensor x = tokens_of(a.x, C, begin, end);
-    multiply_logits(stream, scratch, chunk_logits, x, w, a.tf32);
-    if (a.add_to_logits) a.add_to_logits({.first = begin, .x = x, .logits = chunk_logits});
-    if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
-    cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
-                                   .logits = chunk_logits,
-                                   .targets = tokens_of(a.targets, begin, end),
-                                   .target_weights = tokens_of(a.target_weights, begin, end),
-                                   .valid_vocab = valid_vocab_of(a)});
-  });
+  takes_exponentials(stream, a) ? forward<Exponentials<HeadLossForward>>(stream, scratch, a)
+                                : forward<Logits<HeadLossForward>>(stream, scratch, a);
 }
 
 void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
@@ -166,45 +306,9 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     check_each("head_loss_backward", "gradient_weights", a.gradient_weights, DType::f32, a.x.rows(),
                "tokens");
   if (a.x.empty()) return;
-  const int64_t C = a.w.shape[1], chunk = chunk_of(a);
   const ArenaScope scope(scratch);
-  const HeadWeight w = split_weight(stream, scratch, a);
-  const Tensor logits = scratch.alloc(DType::f32, {chunk, w.logit_columns()});
-  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, logits.shape);
-  const Tensor weighted_losses = a.weigh ? scratch.alloc(DType::f32, {chunk}) : Tensor{};  // never read
-  // Before the first chunk, so that the Error has the index of the token in the call and nothing is written.
-  check_targets(stream, a.targets, valid_vocab_of(a));
-  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
-    const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
-    const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
-    const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
-    multiply_logits(stream, scratch, chunk_logits, x, w, a.tf32);
-    if (a.add_to_logits) a.add_to_logits(work);
-    if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
-    const Tensor loss = tokens_of(a.loss, begin, end), targets = tokens_of(a.targets, begin, end),
-                 weights = tokens_of(a.target_weights, begin, end);
-    if (a.weigh) {
-      cross_entropy_forward(stream, {.loss = loss,
-                                     .logits = chunk_logits,
-                                     .targets = targets,
-                                     .target_weights = weights,
-                                     .valid_vocab = valid_vocab_of(a)});
-      a.weigh(work);
-    }
-    cross_entropy_backward(stream,
-                           {.dlogits = chunk_dlogits,
-                            .loss = a.weigh ? weighted_losses.slice(0, end - begin) : loss,
-                            .logits = chunk_logits,
-                            .targets = targets,
-                            .target_weights = a.weigh ? tokens_of(a.gradient_weights, begin, end) : weights,
-                            .valid_vocab = valid_vocab_of(a),
-                            .softcap = a.softcap});
-    // dw comes first: after the last chunk its reduction over ranks may start while dx is computed.
-    if (!a.dw.empty())
-      multiply_dw(stream, scratch, a.dw, chunk_dlogits, x, w, a.accumulate || begin > 0, a.tf32);
-    multiply_dx(stream, scratch, dx, chunk_dlogits, w, a.tf32);
-    if (a.add_to_gradients) a.add_to_gradients(work);
-  });
+  takes_exponentials(stream, a) ? backward<Exponentials<HeadLossBackward>>(stream, scratch, a)
+                                : backward<Logits<HeadLossBackward>>(stream, scratch, a);
 }
 
 double min_bytes(const HeadLossForward& a) { return bytes_of(a.x, a.w, a.loss, a.targets, a.target_weights); }

@@ -8,9 +8,9 @@
 // A loss may also depend on all tokens of an answer (answer_loss.h). Then `weigh` computes the weights of the
 // gradients from the losses of a chunk; the chunk has all tokens of its answers.
 //
-// A chunk of n tokens needs n V logits of scratch, and reads and writes all of dw. The bits of the result
-// depend on the chunk size: dw is summed chunk by chunk, and a matrix product with fewer rows may sum in
-// another order.
+// A chunk of n tokens needs n V logits of scratch, or as many gradients if the project's kernel multiplies
+// (head_exponentials.h), and reads and writes all of dw. The bits of the result depend on the chunk size: dw
+// is summed chunk by chunk, and a matrix product with fewer rows may sum in another order.
 
 #include <functional>
 
@@ -24,7 +24,7 @@ namespace flatshard {
 // One chunk: the rows of each tensor that belong to its tokens.
 struct HeadChunk {
   int64_t first;           // index of the chunk's first token
-  Tensor x, logits;        // logits in f32
+  Tensor x, logits;        // logits in f32; empty if there are exponentials instead
   Tensor dlogits{}, dx{};  // set only in the backward pass
 };
 using HeadWork = std::function<void(const HeadChunk&)>;

@@ -6,12 +6,18 @@
 #include <variant>
 
 #include "kernels/gelu.h"
+#include "kernels/rope.h"
 #include "kernels/swiglu.h"
 
 namespace flatshard {
 
-using ProductEnd = std::variant<std::monostate, SwigluForward, SwigluBackward, GeluForward, GeluBackward>;
+using ProductEnd =
+    std::variant<std::monostate, SwigluForward, SwigluBackward, GeluForward, GeluBackward, RopeForward>;
 
 void run(Stream& stream, const ProductEnd& end);
+
+// The bytes that a product moves more, or fewer if negative, when its kernel ends with this and c has
+// `bytes_of_c`.
+double more_bytes(const ProductEnd& end, double bytes_of_c);
 
 }  // namespace flatshard

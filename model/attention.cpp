@@ -9,6 +9,7 @@
 #include "model/kv_cache.h"
 #include "model/names.h"
 #include "model/norm.h"
+#include "model/tiles.h"
 
 namespace flatshard {
 
@@ -47,9 +48,14 @@ Tensor QkHeads::q_and_k(const Rows& packed) const {
   return packed_columns(packed.of, packed.begin, {packed.count(), query_heads_ + key_heads_, head_dim_});
 }
 
+ProductEnd QkHeads::end_of_product(const LayerCall& c, const Rows& qkv) const {
+  if (normalizes_ || rope_table_.empty() || has_tiles(c)) return {};
+  return rotation(c, qkv);
+}
+
 QkvHeads QkHeads::forward(LayerCall& c, const ParamView& p, const Rows& qkv) {
   if (!normalizes_) {
-    rotate(c, qkv, false);
+    if (has_tiles(c) && !rope_table_.empty()) rope_forward(c.stream, rotation(c, qkv));
     return in(qkv);
   }
   rstd_ = c.saved.alloc(DType::f32, {qkv.count(), normed_rows_});
@@ -79,7 +85,7 @@ QkvHeads QkHeads::normalize(LayerCall& c, const ParamView& p, Arena& arena, cons
 
 void QkHeads::backward(LayerCall& c, const ParamView& p, const GradView& g, const Rows& d,
                        const Rows& qkv) const {
-  if (!normalizes_) return rotate(c, d, true);
+  if (!normalizes_) return rotate_back(c, d);
   const std::array trained{wq_, wk_};
   qk_norm_backward(c.stream, c.scratch,
                    {.dx = q_and_k(d),
@@ -102,30 +108,29 @@ void QkHeads::backward(LayerCall& c, const ParamView& p, const GradView& g, cons
 }
 
 // One call rotates q and k, because they are neighbors.
-void QkHeads::rotate(LayerCall& c, const Rows& packed, bool back) const {
-  if (rope_table_.empty()) return;
+RopeForward QkHeads::rotation(const LayerCall& c, const Rows& packed) const {
   const Tensor heads = q_and_k(packed);
-  const int64_t width = packed.stride();
-  const bool axes = c.positions.size() > packed.count();
-  const RopeSections sections = axes ? rope_sections_ : RopeSections{};
-  if (back)
-    rope_backward(c.stream, {.dx = heads,
-                             .dy = heads,
-                             .positions = c.positions,
-                             .table = rope_table_,
-                             .dx_stride = width,
-                             .dy_stride = width,
-                             .interleaved = interleaved_rope_,
-                             .sections = sections});
-  else
-    rope_forward(c.stream, {.y = heads,
-                            .x = heads,
-                            .positions = c.positions,
-                            .table = rope_table_,
-                            .y_stride = width,
-                            .x_stride = width,
-                            .interleaved = interleaved_rope_,
-                            .sections = sections});
+  return {.y = heads,
+          .x = heads,
+          .positions = c.positions,
+          .table = rope_table_,
+          .y_stride = packed.stride(),
+          .x_stride = packed.stride(),
+          .interleaved = interleaved_rope_,
+          .sections = c.positions.size() > packed.count() ? rope_sections_ : RopeSections{}};
+}
+
+void QkHeads::rotate_back(LayerCall& c, const Rows& packed) const {
+  if (rope_table_.empty()) return;
+  const RopeForward forth = rotation(c, packed);
+  rope_backward(c.stream, {.dx = forth.y,
+                           .dy = forth.y,
+                           .positions = forth.positions,
+                           .table = forth.table,
+                           .dx_stride = forth.y_stride,
+                           .dy_stride = forth.y_stride,
+                           .interleaved = forth.interleaved,
+                           .sections = forth.sections});
 }
 
 Attention::Attention(const ModelConfig& config, int64_t layer)

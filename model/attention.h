@@ -4,6 +4,7 @@
 // Only Attention relates tokens to each other.
 
 #include "kernels/attention.h"
+#include "kernels/product_end.h"
 #include "model/config.h"
 #include "model/layer_call.h"
 #include "model/rows.h"
@@ -25,6 +26,9 @@ class QkHeads {
   // Declares the weights of the norms. An empty table means no rotation.
   QkHeads(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
+  // What the product that makes these rows of qkv ends with: the rotation of its q and k, if they have no
+  // norms that come first. Tiles are rotated together, by forward().
+  ProductEnd end_of_product(const LayerCall& c, const Rows& qkv) const;
   // Returns the heads that attention reads. A rotation without norms is in place. Normalized heads of q and k
   // have a tensor of their own, which is in scratch with LayerCall::recomputes_ops.
   QkvHeads forward(LayerCall& c, const ParamView& p, const Rows& qkv);
@@ -37,8 +41,9 @@ class QkHeads {
  private:
   Tensor q_and_k(const Rows& packed) const;  // (N, Hq + Hkv, D)
   QkvHeads normalize(LayerCall& c, const ParamView& p, Arena& arena, const Rows& qkv) const;
-  // Rotates q and k, or with `back` their gradients, in place.
-  void rotate(LayerCall& c, const Rows& packed, bool back) const;
+  // The rotation of q and k, in place.
+  RopeForward rotation(const LayerCall& c, const Rows& packed) const;
+  void rotate_back(LayerCall& c, const Rows& packed) const;
 
   int64_t query_heads_, key_heads_, head_dim_;
   bool interleaved_rope_;

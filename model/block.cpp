@@ -27,7 +27,9 @@ void AttentionHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, c
   qkv_ = w_qkv_.output(c, c.saved, N, D);
   for_each_tile(c, N, [&](LayerCall& t, Tile tile) {
     h_ = norm_.forward(t, p, tile.of(x), w_qkv_);  // 1  (N, C)
-    w_qkv_.forward(t, p, tile.of(qkv_), h_);       // 2  (N, (Hq + 2 Hkv) D)
+    const Rows qkv = tile.of(qkv_);
+    // 2  (N, (Hq + 2 Hkv) D), and 3 where no norm comes first
+    w_qkv_.forward(t, p, qkv, h_, {}, qk_.end_of_product(t, qkv));
   });
   heads_ = qk_.forward(c, p, qkv_);  // 3  q (N, Hq, D), k and v (N, Hkv, D)
   // Attention.

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
 #include "bench/case.h"
 #include "bench/kernels/gate_formula.h"
 #include "bench/kernels/gemm_setting.h"
+#include "bench/kernels/kernels_of.h"
 #include "bench/kernels/linear_layers.h"
 #include "kernels/gemm.h"
 #include "kernels/op.h"
@@ -34,6 +36,16 @@ Shape shape_of_c(const GemmSetting& p) { return {p.M, p.N}; }
 
 bool ends_with(const GemmSetting& p, GemmEnd end) { return p.with.end == end; }
 
+int64_t rotated_heads(const GemmSetting& p) { return std::max<int64_t>(1, p.N / p.with.head - 1); }
+
+// Any positions, and cosines and sines of angles that fall from pair to pair.
+constexpr int64_t kPositions = 40;
+double position_of(int64_t row) { return static_cast<double>(row * 7 % kPositions); }
+double turn_of(int64_t position, int64_t column, int64_t half) {
+  const double angle = static_cast<double>(position) / static_cast<double>(1 + column % half);
+  return column < half ? std::cos(angle) : std::sin(angle);
+}
+
 ProductEnd end_of(const GemmSetting& p, const Tensors& t, const Tensor& c) {
   const auto half = [&](const Tensor& both, int64_t which) {
     const int64_t F = both.shape[1] / 2;
@@ -50,6 +62,15 @@ ProductEnd end_of(const GemmSetting& p, const Tensors& t, const Tensor& c) {
                           .up = half(t["gate_up"], 1),
                           .row_stride = 2 * p.N,
                           .function = p.with.function};
+  if (ends_with(p, GemmEnd::rotated)) {
+    const Tensor heads = packed_columns(c, 0, {p.M, rotated_heads(p), p.with.head});
+    return RopeForward{.y = heads,
+                       .x = heads,
+                       .positions = t["positions"],
+                       .table = t["table"],
+                       .y_stride = p.N,
+                       .x_stride = p.N};
+  }
   return {};
 }
 
@@ -76,6 +97,21 @@ Gemm arguments(const GemmSetting& p, const Tensors& t, Tensor unwritten = {}) {
           .end = end_of(p, t, c)};
 }
 
+void rotate(const GemmSetting& p, std::vector<double>& c) {
+  const int64_t half = p.with.head / 2;
+  for (int64_t i = 0; i < p.M; ++i)
+    for (int64_t head = 0; head < rotated_heads(p); ++head)
+      for (int64_t pair = 0; pair < half; ++pair) {
+        double &a = c[i * p.N + head * p.with.head + pair],
+               &b = c[i * p.N + head * p.with.head + pair + half];
+        const auto position = static_cast<int64_t>(position_of(i));
+        const double cosine = turn_of(position, pair, half), sine = turn_of(position, half + pair, half);
+        const double first = a * cosine - b * sine;
+        b = b * cosine + a * sine;
+        a = first;
+      }
+}
+
 void formula(const GemmSetting& p, Values& v) {
   const auto at = [&](int64_t row, int64_t column, int64_t columns) {
     return row * width(p, columns) + before(p) + column;
@@ -92,26 +128,13 @@ void formula(const GemmSetting& p, Values& v) {
       c[here] = p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0) + added;
     }
   if (ends_with(p, GemmEnd::gated)) v["y"] = gated_units(p.with.function, c, p.N / 2);
+  if (ends_with(p, GemmEnd::rotated)) rotate(p, c);
   if (ends_with(p, GemmEnd::gradient)) {
     v["dgate_up"] = gated_gradients(p.with.function, c, v["gate_up"], p.N);
     return;
   }
   v["c"] = std::move(c);
 }
-
-// Selects the kernels of a setting for a scope.
-class KernelsOf {
- public:
-  explicit KernelsOf(const GemmSetting& p) {
-    if (p.with.own) use_product_kernels(ProductKernels::own);
-  }
-  ~KernelsOf() { use_product_kernels(before_); }
-  KernelsOf(const KernelsOf&) = delete;
-  KernelsOf& operator=(const KernelsOf&) = delete;
-
- private:
-  ProductKernels before_ = product_kernels();
-};
 
 }  // namespace
 
@@ -128,6 +151,16 @@ Case gemm_case(const GemmSetting& p) {
     args.push_back({"c", p.out, c, p.with.accumulate || in_wider_rows(p) ? Role::updated : Role::output});
   }
   if (ends_with(p, GemmEnd::gated)) args.push_back({"y", p.in, {p.M, p.N / 2}, Role::output});
+  if (ends_with(p, GemmEnd::rotated)) {
+    args.push_back({"positions", DType::i32, {p.M}, Role::constant, [](int64_t row, double) {
+                      return position_of(row);
+                    }});
+    args.push_back({"table",
+                    DType::f32,
+                    {kPositions, p.with.head},
+                    Role::constant,
+                    [D = p.with.head](int64_t i, double) { return turn_of(i / D, i % D, D / 2); }});
+  }
   return {.op = "gemm",
           .shape = str(
               p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "", p.with.transpose_b ? " b^T" : "",
@@ -136,6 +169,7 @@ Case gemm_case(const GemmSetting& p) {
               p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "", p.out != p.in ? " into f32" : "",
               ends_with(p, GemmEnd::gated)      ? " gated"
               : ends_with(p, GemmEnd::gradient) ? " to gradients"
+              : ends_with(p, GemmEnd::rotated)  ? str(" rotated ", p.with.head)
                                                 : "",
               p.with.function == Gate::gelu ? " gelu" : "", p.with.apart ? " apart" : "",
               p.with.own ? " own" : ""),
@@ -143,7 +177,7 @@ Case gemm_case(const GemmSetting& p) {
           .args = std::move(args),
           .run =
               [=](Stream& s, Arena& scratch, const Tensors& t) {
-                const KernelsOf kernels(p);
+                const KernelsOf kernels(p.with.own);
                 const ArenaScope scope(scratch);
                 Gemm g = arguments(
                     p, t, ends_with(p, GemmEnd::gradient) ? scratch.alloc(p.out, shape_of_c(p)) : Tensor{});
@@ -261,6 +295,13 @@ std::vector<Case> ending_cases(DType dtype) {
                    {.transpose_b = true, .bias = true, .end = GemmEnd::gated, .function = function}}));
     cases.push_back(gemm_case({dtype, dtype, 37, 24, 40, {.end = GemmEnd::gradient, .function = function}}));
   }
+  for (const int64_t head : {64, 128})
+    cases.push_back(gemm_case({dtype,
+                               dtype,
+                               37,
+                               3 * head,
+                               24,
+                               {.transpose_b = true, .bias = true, .end = GemmEnd::rotated, .head = head}}));
   return cases;
 }
 

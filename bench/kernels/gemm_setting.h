@@ -7,7 +7,7 @@
 namespace flatshard::bench {
 
 // What a product ends with (kernels/product_end.h).
-enum class GemmEnd { none, gated, gradient };
+enum class GemmEnd { none, gated, gradient, rotated };
 
 struct GemmOptions {
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
@@ -18,6 +18,7 @@ struct GemmOptions {
   bool own = false;      // by the project's kernel, on a GPU that has it
   GemmEnd end = GemmEnd::none;
   Gate function = Gate::silu;  // the gate of that end
+  int64_t head = 64;           // the columns of a head that is rotated; all heads are but the last of several
   bool apart = false;          // the end is an op of its own
 };
 

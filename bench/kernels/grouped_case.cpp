@@ -1,5 +1,6 @@
 #include "bench/kernels/grouped_case.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "bench/kernels/gate_formula.h"
@@ -12,14 +13,36 @@ namespace {
 int64_t total(const GroupedSetting& s) { return std::accumulate(s.rows.begin(), s.rows.end(), s.behind); }
 bool is_dw(const GroupedSetting& s) { return s.kind == GroupedKind::weight_gradient; }
 
+int64_t segments_of(const GroupedSetting& s) { return static_cast<int64_t>(s.rows.size()); }
+// The shape of a matrix of each segment, and the elements from its beginning to that of the next.
+Shape shape_of_matrix(const GroupedSetting& s) {
+  if (is_dw(s)) return {s.M, s.N};
+  return s.kind == GroupedKind::forward ? Shape{s.N, s.K} : Shape{s.K, s.N};
+}
+int64_t apart(const GroupedSetting& s) { return shape_of_matrix(s).size() + s.between; }
+Shape shape_of_matrices(const GroupedSetting& s) {
+  const Shape one = shape_of_matrix(s);
+  return {segments_of(s), one[0], one[1]};
+}
+// As they are stored: with other elements between them.
+Shape stored_matrices(const GroupedSetting& s) {
+  return s.between > 0 ? Shape{segments_of(s) * apart(s)} : shape_of_matrices(s);
+}
+Tensor matrices_in(const GroupedSetting& s, Tensor stored) {
+  stored.shape = shape_of_matrices(s);
+  return stored;
+}
+
 GroupedProduct arguments(const GroupedSetting& s, const Tensors& t, const Tensor& c) {
-  GroupedProduct g{.c = c,
+  GroupedProduct g{.c = is_dw(s) ? matrices_in(s, c) : c,
                    .a = t["a"],
-                   .b = t["b"],
+                   .b = is_dw(s) ? t["b"] : matrices_in(s, t["b"]),
                    .offsets = t["offsets"],
+                   .rows = s.tokens > 0 ? t["rows"] : Tensor{},
                    .transpose_a = is_dw(s),
                    .transpose_b = s.kind == GroupedKind::forward,
-                   .accumulate = s.accumulate};
+                   .accumulate = s.accumulate,
+                   .between = s.between > 0 ? apart(s) : 0};
   const auto half = [&](const Tensor& both, int64_t which) {
     const int64_t F = both.shape[1] / 2;
     return packed_columns(both, which * F, {both.shape[0], F});
@@ -38,27 +61,38 @@ GroupedProduct arguments(const GroupedSetting& s, const Tensors& t, const Tensor
   return g;
 }
 
-// The sums of row i of segment e.
-void add_row(const GroupedSetting& s, const Values& v, int64_t e, int64_t i, std::vector<double>& c) {
+// Gathers any token for most rows, and none for the others.
+double token_of(const GroupedSetting& s, int64_t row) {
+  return row % 7 == 3 ? -1 : static_cast<double>(row * 31 % s.tokens);
+}
+
+// Adds row i of segment e, which is row `of_x` of x.
+void add_row(const GroupedSetting& s, const Values& v, int64_t e, int64_t i, int64_t of_x,
+             std::vector<double>& c) {
   const std::vector<double>&a = v.at("a"), &b = v.at("b");
   if (is_dw(s)) {
     for (int64_t m = 0; m < s.M; ++m)
-      for (int64_t n = 0; n < s.N; ++n) c[(e * s.M + m) * s.N + n] += a[i * s.M + m] * b[i * s.N + n];
+      for (int64_t n = 0; n < s.N; ++n) c[e * apart(s) + m * s.N + n] += a[i * s.M + m] * b[of_x * s.N + n];
     return;
   }
   const bool tb = s.kind == GroupedKind::forward;
   for (int64_t n = 0; n < s.N; ++n)
     for (int64_t k = 0; k < s.K; ++k)
-      c[i * s.N + n] += a[i * s.K + k] * b[e * s.N * s.K + (tb ? n * s.K + k : k * s.N + n)];
+      c[i * s.N + n] += a[of_x * s.K + k] * b[e * apart(s) + (tb ? n * s.K + k : k * s.N + n)];
 }
 
 void formula(const GroupedSetting& s, Values& v) {
-  const auto segments = static_cast<int64_t>(s.rows.size());
-  std::vector<double> c(is_dw(s) ? segments * s.M * s.N : total(s) * s.N);
-  if (s.accumulate) c = v["c"];
+  const int64_t segments = segments_of(s);
+  std::vector<double> c(total(s) * s.N);
+  if (is_dw(s)) c = v["c"];
+  for (int64_t e = 0; is_dw(s) && !s.accumulate && e < segments; ++e)
+    std::fill_n(c.begin() + e * apart(s), s.M * s.N, 0.0);
   int64_t row = 0;
   for (int64_t e = 0; e < segments; ++e)
-    for (const int64_t end = row + s.rows[e]; row < end; ++row) add_row(s, v, e, row, c);
+    for (const int64_t end = row + s.rows[e]; row < end; ++row) {
+      const int64_t of_x = s.tokens > 0 ? static_cast<int64_t>(v.at("rows")[row]) : row;
+      if (of_x >= 0) add_row(s, v, e, row, of_x, c);
+    }
   if (s.end == GemmEnd::gated) v["y"] = gated_units(s.function, c, s.N / 2);
   if (s.end == GemmEnd::gradient) {
     v["dgate_up"] = gated_gradients(s.function, c, v["gate_up"], s.N);
@@ -76,27 +110,28 @@ std::string name_of(const GroupedSetting& s) {
              s.end == GemmEnd::gated      ? " gated"
              : s.end == GemmEnd::gradient ? " to gradients"
                                           : "",
-             s.function == Gate::gelu ? " gelu" : "");
+             s.function == Gate::gelu ? " gelu" : "", s.tokens > 0 ? str(" of ", s.tokens, " rows") : "",
+             s.between > 0 ? str(" with ", s.between, " between") : "");
 }
 
 }  // namespace
 
 Case grouped_case(const GroupedSetting& s) {
-  const int64_t R = total(s), segments = static_cast<int64_t>(s.rows.size());
-  const Shape shape_of_c = is_dw(s) ? Shape{segments, s.M, s.N} : Shape{R, s.N};
+  const int64_t R = total(s), segments = segments_of(s);
+  const Shape shape_of_c = is_dw(s) ? stored_matrices(s) : Shape{R, s.N};
   const DType out = is_dw(s) ? s.out : s.dtype;
+  const int64_t rows_of_x = s.tokens > 0 ? s.tokens : R;
   std::vector<Arg> args{
-      {"a", s.dtype, {R, is_dw(s) ? s.M : s.K}, Role::input},
-      {"b", s.dtype,
-       is_dw(s)                         ? Shape{R, s.N}
-       : s.kind == GroupedKind::forward ? Shape{segments, s.N, s.K}
-                                        : Shape{segments, s.K, s.N},
-       Role::input},
+      {"a", s.dtype, is_dw(s) ? Shape{R, s.M} : Shape{rows_of_x, s.K}, Role::input},
+      {"b", s.dtype, is_dw(s) ? Shape{rows_of_x, s.N} : stored_matrices(s), Role::input},
       {"offsets", DType::i32, {segments + 1}, Role::constant, [rows = s.rows](int64_t i, double) {
          return static_cast<double>(std::accumulate(rows.begin(), rows.begin() + i, int64_t{0}));
        }}};
+  if (s.tokens > 0)
+    args.push_back(
+        {"rows", DType::i32, {R}, Role::constant, [=](int64_t i, double) { return token_of(s, i); }});
   const bool keeps_c = s.end != GemmEnd::gradient;
-  if (keeps_c) args.push_back({"c", out, shape_of_c, s.accumulate ? Role::updated : Role::output});
+  if (keeps_c) args.push_back({"c", out, shape_of_c, is_dw(s) ? Role::updated : Role::output});
   if (s.end == GemmEnd::gated) args.push_back({"y", s.dtype, {R, s.N / 2}, Role::output});
   if (!keeps_c) {
     args.push_back({"gate_up", s.dtype, {R, 2 * s.N}, Role::input});

@@ -21,6 +21,8 @@ struct GroupedSetting {
   bool accumulate = false;    // adds to the previous dw
   GemmEnd end = GemmEnd::none;
   Gate function = Gate::silu;
+  int64_t tokens = 0;   // rows of the matrix whose rows are gathered; 0: none are
+  int64_t between = 0;  // elements between matrices beside their own
 };
 
 Case grouped_case(const GroupedSetting& s);

@@ -4,19 +4,14 @@
 #include <cmath>
 
 #include "bench/case.h"
+#include "bench/kernels/head_setting.h"
+#include "bench/kernels/kernels_of.h"
 #include "kernels/head.h"
 
 namespace flatshard::bench {
 namespace {
 
-struct Sizes {
-  int64_t N, C, V;
-  int64_t chunk = 0;
-  int64_t valid_vocab = 0;
-  double softcap = 0;
-};
-
-void formula(Values& v, const Sizes& s) {
+void formula(Values& v, const HeadSetting& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   v["nll"].assign(s.N, 0);
   v["loss"].assign(s.N, 0);
@@ -36,13 +31,13 @@ void formula(Values& v, const Sizes& s) {
   }
 }
 
-std::string name_of(const Sizes& s) {
+std::string name_of(const HeadSetting& s) {
   return str(s.N, " x ", s.C, " to ", s.V, s.chunk > 0 ? str(" by ", s.chunk) : "",
-             s.softcap > 0 ? str(" capped ", s.softcap) : "");
+             s.softcap > 0 ? str(" capped ", s.softcap) : "", s.own ? " own" : "");
 }
 
 // Random targets. Every fifth, except the first, is ignored.
-Arg targets(const Sizes& s) {
+Arg targets(const HeadSetting& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
             return n % 5 == 4 ? -100 : std::floor(unit * static_cast<double>(V));
@@ -50,12 +45,12 @@ Arg targets(const Sizes& s) {
 }
 
 // Weights that make logits of order one, as in a trained model.
-Arg weight(DType dtype, const Sizes& s) {
+Arg weight(DType dtype, const HeadSetting& s) {
   const double size = 2 / std::sqrt(static_cast<double>(s.C));
   return {"w", dtype, {s.V, s.C}, Role::input, [=](int64_t, double unit) { return size * (2 * unit - 1); }};
 }
 
-HeadLossForward forward_args(const Tensors& t, const Sizes& s) {
+HeadLossForward forward_args(const Tensors& t, const HeadSetting& s) {
   return {.loss = t["loss"],
           .x = t["x"],
           .w = t["w"],
@@ -66,7 +61,7 @@ HeadLossForward forward_args(const Tensors& t, const Sizes& s) {
           .softcap = static_cast<float>(s.softcap)};
 }
 
-HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
+HeadLossBackward backward_args(const Tensors& t, const HeadSetting& s) {
   return {.dx = t["dx"],
           .dw = t["dw"],
           .loss = t["loss"],
@@ -79,7 +74,9 @@ HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
           .softcap = static_cast<float>(s.softcap)};
 }
 
-Case forward_case(DType dtype, const Sizes& s) {
+}  // namespace
+
+Case head_forward_case(DType dtype, const HeadSetting& s) {
   return {.op = "head_loss_forward",
           .shape = name_of(s),
           .dtype = dtype,
@@ -88,15 +85,18 @@ Case forward_case(DType dtype, const Sizes& s) {
                    targets(s),
                    {"dnll", DType::f32, {s.N}, Role::constant},
                    {"loss", DType::f32, {s.N}, Role::output}},
-          .run = [=](Stream& stream, Arena& scratch,
-                     const Tensors& t) { head_loss_forward(stream, scratch, forward_args(t, s)); },
+          .run =
+              [=](Stream& stream, Arena& scratch, const Tensors& t) {
+                const KernelsOf kernels(s.own);
+                head_loss_forward(stream, scratch, forward_args(t, s));
+              },
           .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, s)); },
           .flops = [=](const Tensors& t) { return flops(forward_args(t, s)); },
           .reference = [=](Values& v) { formula(v, s); },
           .matrix_bound = true};
 }
 
-Case backward_case(DType dtype, const Sizes& s) {
+Case head_backward_case(DType dtype, const HeadSetting& s) {
   return {.op = "head_loss_backward",
           .shape = name_of(s),
           .dtype = dtype,
@@ -107,8 +107,11 @@ Case backward_case(DType dtype, const Sizes& s) {
                    {"loss", DType::f32, {s.N}, Role::output},
                    {"dx", dtype, {s.N, s.C}, Role::output},
                    {"dw", DType::f32, {s.V, s.C}, Role::updated}},
-          .run = [=](Stream& stream, Arena& scratch,
-                     const Tensors& t) { head_loss_backward(stream, scratch, backward_args(t, s)); },
+          .run =
+              [=](Stream& stream, Arena& scratch, const Tensors& t) {
+                const KernelsOf kernels(s.own);
+                head_loss_backward(stream, scratch, backward_args(t, s));
+              },
           .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s)); },
           .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
           .reference = [=](Values& v) { formula(v, s); },
@@ -118,7 +121,9 @@ Case backward_case(DType dtype, const Sizes& s) {
           .matrix_bound = true};
 }
 
-std::vector<Sizes> sizes(Scale scale) {
+namespace {
+
+std::vector<HeadSetting> sizes(Scale scale) {
   if (scale == Scale::bench) return {{1024, 768, 50257}};
   if (scale == Scale::vm) return {};  // products are computed by a library
   if (scale == Scale::golden) return {{7, 12, 20, 3}, {7, 12, 20, 3, 0, 0.5}};
@@ -128,17 +133,21 @@ std::vector<Sizes> sizes(Scale scale) {
 }  // namespace
 
 std::vector<Case> head_cases(Scale scale) {
-  std::vector<Case> cases = both_directions(scale, sizes(scale), forward_case, backward_case);
+  std::vector<Case> cases = both_directions(scale, sizes(scale), head_forward_case, head_backward_case);
   if (scale == Scale::bench) {
     constexpr int64_t kTokens = 16384, kVocab = 151936;
     const auto add = [&](Case c) {
       c.needs_gpu = true;
       cases.push_back(std::move(c));
     };
-    add(forward_case(DType::bf16, {kTokens, 1536, kVocab}));
-    for (const int64_t chunk : {0, 256, 1024, 2048, 8192, 16384}) {  // 0: the default
-      add(backward_case(DType::bf16, {kTokens, 1536, kVocab, chunk}));
-      cases.back().is_detail = chunk > 256;
+    for (const bool own : {false, true}) {
+      HeadSetting s{.N = kTokens, .C = 1536, .V = kVocab, .own = own};
+      add(head_forward_case(DType::bf16, s));
+      for (const int64_t chunk : {0, 256, 1024, 2048, 8192, 16384}) {  // 0: the default
+        s.chunk = chunk;
+        add(head_backward_case(DType::bf16, s));
+        cases.back().is_detail = chunk > 256;
+      }
     }
   }
   return cases;

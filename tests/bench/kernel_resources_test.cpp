@@ -81,6 +81,7 @@ constexpr Tile kTiles[] = {
     {"query_gradient_sm90_kernel<bf16, 128, *>*", 168, 194 << 10, 384, 1},
     {"key_gradient_sm90_kernel<bf16, 128, *>*", 168, 165 << 10, 384, 1},
     {"cross_entropy_kernel<4, float, bf16>*", 32, 256, 1024, 2},
+    {"head_exponentials_loss_kernel<bf16>*", 40, 256, 512, 3},
     {"flat_kernel<8, Mask<bf16> >*", 48, 0, 256, 5},  // dropout
     {"flat_kernel<4, CastOp<float, bf16> >*", 32, 0, 256, 8},
     {"flat_kernel<8, Map<bf16, Sum, *> >*", 40, 0, 256, 6},
@@ -135,9 +136,11 @@ constexpr TileLoop kTileLoops[] = {
     {"key_gradient_sm90_kernel<*16, 128, false>*", 24, 460},
     {"one_pass_kernel<*16, 64>*", 32, 700, 9},
     {"one_pass_kernel<*16, 128>*", 32, 560, 9},
-    {"gemm_sm90_kernel<*PlainEnd<*>*", 4, 80, 3, 24},  // types of operands and of c, layouts, segments
-    {"gemm_sm90_kernel<*GatedEnd<*>*", 4, 80, 3, 8},   // types, gates, segments
+    {"gemm_sm90_kernel<*PlainEnd<*>*", 4, 80, 3, 30},  // types of operands and of c, layouts, segments, rows
+    {"gemm_sm90_kernel<*GatedEnd<*>*", 4, 80, 3, 12},  // types, gates, segments, gathered rows
     {"gemm_sm90_kernel<*GradientEnd<*>*", 4, 80, 3, 8},
+    {"gemm_sm90_kernel<*RotatedEnd<*>*", 4, 80, 3, 4},  // types, heads
+    {"gemm_sm90_kernel<*ExponentialEnd<*>*", 4, 80, 3, 2},
     {"query_gradient_kernel<*16, 64>*", 96, 380},
     {"query_gradient_kernel<*16, 128>*", 96, 335},
     {"key_gradient_kernel<*16, 64>*", 128, 490},
@@ -232,9 +235,9 @@ TEST_CASE("kernels for sm_90 multiply by warpgroups, and attention for all GPUs 
     }
   }
   // Attention: types; head sizes and tiles of o; soft cap or none, of dq, and dk and dv. Products: types of
-  // operands and of c, layouts; gates and their gradients; of segments y, dx, and dw of two types, and the
-  // same ends.
-  CHECK(found == 2 * (5 + 2 * (3 + 3)) + 2 * (2 * 4 + 2 * 2) + 2 * (4 + 2 * 2));
+  // operands and of c, layouts; gates and their gradients, heads that are rotated, exponentials. Products of
+  // segments: with rows gathered or not y, dw of two types, and gates; dx and gradients.
+  CHECK(found == 2 * (5 + 2 * (3 + 3)) + 2 * (2 * 4 + 3 * 2 + 1) + 2 * (2 * (1 + 2 + 2) + 1 + 2));
 }
 
 TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {

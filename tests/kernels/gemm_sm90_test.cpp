@@ -33,18 +33,23 @@ int64_t extent(Random& random) {
   return std::max<int64_t>(1, kEdges[below(random, std::ssize(kEdges))] + below(random, 3) - 1);
 }
 
-// Makes the kernel of the product end with gated units or their gradients.
-void end(GemmSetting& p, GemmEnd end, bool gelu) {
-  const bool gated = end == GemmEnd::gated;
+// Makes the kernel of the product end with gated units or their gradients, or with rotated heads; `other` is
+// the other gate, or the other size of heads.
+void end(GemmSetting& p, GemmEnd end, bool other) {
+  const bool gradient = end == GemmEnd::gradient;
   p.out = p.in;
-  p.with = {.transpose_b = gated,
-            .bias = gated && p.with.bias,
+  p.with = {.transpose_b = !gradient,
+            .bias = !gradient && p.with.bias,
             .own = true,
             .end = end,
-            .function = gelu ? Gate::gelu : Gate::silu};
+            .function = other ? Gate::gelu : Gate::silu,
+            .head = other ? 128 : 64};
   p.K = rounded_up(p.K, 8);
-  if (gated) p.N = rounded_up(p.N, 16);
+  if (end == GemmEnd::gated) p.N = rounded_up(p.N, 16);
+  if (end == GemmEnd::rotated) p.N = rounded_up(p.N, p.with.head);
 }
+
+constexpr GemmEnd kEnds[] = {GemmEnd::gated, GemmEnd::gradient, GemmEnd::rotated};
 
 GemmSetting draw(Random& random) {
   for (;;) {
@@ -61,7 +66,7 @@ GemmSetting draw(Random& random) {
     if (!p.with.bias && one_in(3)) p.with.alpha = 0.7f;
     p.with.addend = !p.with.accumulate && one_in(3);
     p.N = rounded_up(p.N, 8);
-    if (one_in(3)) end(p, one_in(2) ? GemmEnd::gated : GemmEnd::gradient, one_in(2));
+    if (one_in(2)) end(p, kEnds[below(random, std::ssize(kEnds))], one_in(2));
     if (static_cast<double>(rounded_up(p.M, 128) * rounded_up(p.N, 256) * rounded_up(p.K, 64)) <= kMostWork)
       return p;
   }
@@ -144,13 +149,13 @@ TEST_CASE("products on sm_90 give the same bits in every order" * doctest::test_
 }
 
 // The op reads what the product has written, and so does the end: their bits are equal.
-TEST_CASE("a product on sm_90 that ends with gated units or gradients has the bits of product and op" *
+TEST_CASE("a product on sm_90 that ends with an op has the bits of product and op" *
           doctest::test_suite("gpu")) {
   if (has_no_sm90()) return test::skip("no GPU of sm_90");
-  for (const GemmEnd kind : {GemmEnd::gated, GemmEnd::gradient})
-    for (const bool gelu : {false, true}) {
+  for (const GemmEnd kind : kEnds)
+    for (const bool other : {false, true}) {
       GemmSetting p{DType::bf16, DType::bf16, 140, 528, 344, {.bias = true}};
-      end(p, kind, gelu);
+      end(p, kind, other);
       CAPTURE(label(gemm_case(p)));
       const auto joint = bytes_on_gpu(p);
       p.with.apart = true;

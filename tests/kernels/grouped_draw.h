@@ -32,6 +32,8 @@ inline bench::GroupedSetting draw(Random& random, DType dtype) {
     if (s.end == bench::GemmEnd::gated) s.N = (s.N + 15) / 16 * 16;
     if (one_in(2)) s.function = Gate::gelu;
   }
+  if (s.kind != bench::GroupedKind::input_gradient && one_in(2)) s.tokens = 1 + below(random, 300);
+  if (one_in(3)) s.between = 8 * (1 + below(random, 20));
   return s;
 }
 

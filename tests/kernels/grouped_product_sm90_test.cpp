@@ -45,7 +45,19 @@ TEST_CASE("products of segments on sm_90 give the same bits in every order" * do
   for (GroupedSetting s :
        {GroupedSetting{DType::bf16, GroupedKind::forward, {128, 0, 64, 192}, 64, 0, 272, 136},
         GroupedSetting{DType::bf16, GroupedKind::input_gradient, {0, 192, 64}, 0, 0, 136, 72},
-        GroupedSetting{DType::bf16, GroupedKind::weight_gradient, {64, 0, 320}, 64, 136, 264}}) {
+        GroupedSetting{DType::bf16, GroupedKind::weight_gradient, {64, 0, 320}, 64, 136, 264},
+        GroupedSetting{.dtype = DType::bf16,
+        .kind = GroupedKind::forward,
+        .rows = {128, 0, 192},
+        .N = 272,
+        .K = 344,
+        .tokens = 50},
+        GroupedSetting{.dtype = DType::bf16,
+        .kind = GroupedKind::weight_gradient,
+        .rows = {64, 384},
+        .M = 136,
+        .N = 264,
+        .tokens = 50}}) {
     const Case c = grouped_case(s);
     CAPTURE(label(c));
     const auto bytes = [&] { return test::output_bytes(c, {.device = device}); };

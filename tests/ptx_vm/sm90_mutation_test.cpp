@@ -5,6 +5,7 @@
 #include "bench/kernels/attention_setting.h"
 #include "bench/kernels/gemm_setting.h"
 #include "bench/kernels/grouped_case.h"
+#include "bench/kernels/head_setting.h"
 #include "build_config.h"
 #include "kernels/gemm.h"
 #include "runtime/gpu.h"
@@ -33,6 +34,9 @@ const std::vector<Mutation>& mutations() {
       {"no barrier of the block", std::regex("(bar|barrier).sync\\s+0;"), ""},
       {"no turn for the next", std::regex("bar.arrive.*"), ""},
       {"no copy", std::regex("cp.async.bulk.tensor.*"), ""},
+      {"no copy of a piece", std::regex("cp.async.cg.*"), ""},
+      {"no group of copies", std::regex("cp.async.commit_group;"), ""},
+      {"a wait for fewer copies", std::regex("(cp.async.wait_group) (\\d);"), "$1 7;"},
       {"no expected bytes", std::regex("mbarrier.arrive.expect_tx(.*), [^,]*;"), "mbarrier.arrive$1;"},
       {"registers are kept", std::regex("setmaxnreg.dec.*"), ""},
       {"another sign", std::regex("(wgmma.mma_async.*adds, 1), 1(.*)"), "$1, -1$2"},
@@ -143,18 +147,19 @@ struct ProductSubject {
   bool transpose_a, transpose_b;
   Case c;
   bool is_twin = false;  // only in tests/nightly
+  int gathers = 0;       // the value of Gathers
 };
 Case product(bool ta, bool tb, DType out, GemmEnd end = GemmEnd::none) {
   return gemm_case(
       {DType::bf16,
        out,
        144,
-       528,
+       end == GemmEnd::rotated ? 576 : 528,
        344,
        {.transpose_a = ta, .transpose_b = tb, .accumulate = out == DType::f32, .own = true, .end = end}});
 }
 // The same with segments, of which one has no rows, and rows behind the last.
-Case segments(GroupedKind kind) {
+Case segments(GroupedKind kind, int64_t tokens = 0) {
   return grouped_case({.dtype = DType::bf16,
                        .kind = kind,
                        .rows = {192, 0, 64},
@@ -162,27 +167,38 @@ Case segments(GroupedKind kind) {
                        .M = 136,
                        .N = 264,
                        .K = 344,
-                       .accumulate = kind == GroupedKind::weight_gradient});
+                       .accumulate = kind == GroupedKind::weight_gradient,
+                       .tokens = tokens});
 }
 std::vector<ProductSubject> products() {
   constexpr const char *kPlain = "DenseJobs, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
                        *kMangledPlain = "9DenseJobsENS0_8PlainEndIS2_S2_E",
                        *kPlainF32 = "DenseJobs, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
                        *kMangledPlainF32 = "9DenseJobsENS0_8PlainEndIS2_fE";
-  return {{kPlain, kMangledPlain, false, true, product(false, true, DType::bf16)},
-          {kPlain, kMangledPlain, false, false, product(false, false, DType::bf16), true},
-          {kPlainF32, kMangledPlainF32, true, false, product(true, false, DType::f32)},
-          {kPlainF32, kMangledPlainF32, true, true, product(true, true, DType::f32), true},
-          {"DenseJobs, flatshard::cuda::GatedEnd<flatshard::bf16, flatshard::cuda::Silu>",
-           "9DenseJobsENS0_8GatedEndIS2_NS0_4SiluEE", false, true,
-           product(false, true, DType::bf16, GemmEnd::gated), true},
-          {"DenseJobs, flatshard::cuda::GradientEnd<flatshard::bf16, flatshard::cuda::Silu>",
-           "9DenseJobsENS0_11GradientEndIS2_NS0_4SiluEE", false, false,
-           product(false, false, DType::bf16, GemmEnd::gradient), true},
-          {"RowSegments, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
-           "11RowSegmentsENS0_8PlainEndIS2_S2_E", false, true, segments(GroupedKind::forward), true},
-          {"TermSegments, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
-           "12TermSegmentsENS0_8PlainEndIS2_fE", true, false, segments(GroupedKind::weight_gradient), true}};
+  return {
+      {kPlain, kMangledPlain, false, true, product(false, true, DType::bf16)},
+      {kPlain, kMangledPlain, false, false, product(false, false, DType::bf16), true},
+      {kPlainF32, kMangledPlainF32, true, false, product(true, false, DType::f32)},
+      {kPlainF32, kMangledPlainF32, true, true, product(true, true, DType::f32), true},
+      {"DenseJobs, flatshard::cuda::GatedEnd<flatshard::bf16, flatshard::cuda::Silu>",
+       "9DenseJobsENS0_8GatedEndIS2_NS0_4SiluEE", false, true,
+       product(false, true, DType::bf16, GemmEnd::gated), true},
+      {"DenseJobs, flatshard::cuda::GradientEnd<flatshard::bf16, flatshard::cuda::Silu>",
+       "9DenseJobsENS0_11GradientEndIS2_NS0_4SiluEE", false, false,
+       product(false, false, DType::bf16, GemmEnd::gradient), true},
+      {"RowSegments, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
+       "11RowSegmentsENS0_8PlainEndIS2_S2_E", false, true, segments(GroupedKind::forward), true},
+      {"TermSegments, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
+       "12TermSegmentsENS0_8PlainEndIS2_fE", true, false, segments(GroupedKind::weight_gradient), true},
+      {"RowSegments, flatshard::cuda::PlainEnd<flatshard::bf16, flatshard::bf16>",
+       "11RowSegmentsENS0_8PlainEndIS2_S2_E", false, true, segments(GroupedKind::forward, 50), false, 1},
+      {"TermSegments, flatshard::cuda::PlainEnd<flatshard::bf16, float>",
+       "12TermSegmentsENS0_8PlainEndIS2_fE", true, false, segments(GroupedKind::weight_gradient, 50), true,
+       2},
+      {"DenseJobs, flatshard::cuda::RotatedEnd<flatshard::bf16, 32>", "9DenseJobsENS0_10RotatedEndIS2_Li32EE",
+       false, true, product(false, true, DType::bf16, GemmEnd::rotated), true},
+      {"DenseJobs, flatshard::cuda::ExponentialEnd<flatshard::bf16>", "9DenseJobsENS0_14ExponentialEndIS2_EE",
+       false, true, head_backward_case(DType::bf16, {.N = 144, .C = 344, .V = 530, .own = true}), true}};
 }
 
 void check_products(bool twins, size_t most_places, int least) {
@@ -192,10 +208,11 @@ void check_products(bool twins, size_t most_places, int least) {
   for (const ProductSubject& s : products()) {
     if (s.is_twin && !twins) continue;
     const auto flag = [](bool is) { return is ? "true" : "false"; };
-    const MutatedKernel kernel{str("gemm_sm90_kernel<flatshard::bf16, flatshard::cuda::", s.types, ", ",
-                                   flag(s.transpose_a), ", ", flag(s.transpose_b), ">"),
-                               str("gemm_sm90_kernelINS_4bf16ENS0_", s.mangled_types, "ELb",
-                                   s.transpose_a ? 1 : 0, "ELb", s.transpose_b ? 1 : 0, "E")};
+    const MutatedKernel kernel{
+        str("gemm_sm90_kernel<flatshard::bf16, flatshard::cuda::", s.types, ", ", flag(s.transpose_a), ", ",
+            flag(s.transpose_b), ", (flatshard::cuda::Gathers)", s.gathers, ">"),
+        str("gemm_sm90_kernelINS_4bf16ENS0_", s.mangled_types, "ELb", s.transpose_a ? 1 : 0, "ELb",
+            s.transpose_b ? 1 : 0, "ELNS0_7GathersE", s.gathers, "E")};
     mutants += check_mutations(kernel, mutations(), s.c, most_places);
   }
   spare_multiprocessors(device, 0);

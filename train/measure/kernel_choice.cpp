@@ -34,11 +34,7 @@ std::string agree_on_bf16_products(const RunSetup& setup, World& world) {
 
 // The one place where a run chooses between the project's kernel and cuBLASLt's.
 ProductKernels kernels_of(const RunSetup& setup) {
-  const bool own = setup.config.run.products == ProductChoice::own;
-  check(!own || has_own_products(setup.device),
-        "run.products = \"own\" needs a GPU of sm_90 (Hopper) and a build with kernels for it; ",
-        setup.device, " has neither or one of them: set it to \"auto\"");
-  return own ? ProductKernels::own : ProductKernels::cublaslt;
+  return setup.config.run.products == ProductChoice::own ? ProductKernels::own : ProductKernels::cublaslt;
 }
 
 }  // namespace
@@ -56,7 +52,9 @@ std::string choose_products(const RunSetup& setup, World& world) {
   check(spare < all, "run.spare_multiprocessors = ", spare, " leaves none of the ", all, " of ", setup.device,
         " to matrix products");
   spare_multiprocessors(setup.device, spare);
-  use_product_kernels(kernels_of(setup));
+  check(product_kernels() == ProductKernels::cublaslt || has_own_products(setup.device),
+        "run.products = \"own\" needs a GPU of sm_90 (Hopper) and a build with kernels for it; ",
+        setup.device, " has neither or one of them: set it to \"auto\"");
   const std::string own = product_kernels() == ProductKernels::own ? kOwn : "";
   const std::string beside = spare > 0 ? str(", for ", all - spare, " of ", all, " multiprocessors") : "";
   const std::string& path = setup.config.run.tuned_products;
@@ -77,7 +75,8 @@ std::string choose_products(const RunSetup& setup, World& world) {
              beside);
 }
 
-void choose_attention(const RunSetup& setup) {
+void choose_kernels(const RunSetup& setup) {
+  use_product_kernels(kernels_of(setup));
   switch (setup.config.run.attention) {
     case AttentionChoice::automatic:
       return use_attention_tier(AttentionTier::newest);

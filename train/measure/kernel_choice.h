@@ -15,14 +15,15 @@ namespace flatshard {
 // multiplies no bf16.
 std::string bf16_products_of(const RunSetup& setup);
 
-// Selects the kernels of matrix products on all ranks alike, once the run is planned and before its memory is
-// allocated: rank 0 times the planned products that the file lacks, and writes it. CPUs that multiply bf16 in
-// different ways are an Error. Returns a description of the selection; "" on a CPU that multiplies no bf16.
+// Prepares the kernels of matrix products on all ranks alike, once the run is planned and before its memory
+// is allocated: rank 0 times the planned products that the file lacks, and writes it. CPUs that multiply bf16
+// in different ways are an Error, and so is a GPU that lacks the selected kernel. Returns a description of
+// the selection; "" on a CPU that multiplies no bf16.
 std::string choose_products(const RunSetup& setup, World& world);
 
-// Selects the kernels of attention as run.attention says; before a run is planned, since their scratch
-// differs. It needs no GPU.
-void choose_attention(const RunSetup& setup);
+// Selects the kernels of attention and of products as run.attention and run.products say; before a run is
+// planned, since their scratch and times differ. It needs no GPU.
+void choose_kernels(const RunSetup& setup);
 // Returns a description of the selected kernels; "" on the CPU. Refuses kernels that the GPU cannot run.
 std::string describe_attention(const RunSetup& setup);
 

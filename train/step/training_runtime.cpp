@@ -123,7 +123,7 @@ void TrainingRuntime::OwnedCommunicators::reserve_workspace(Arena& pinned) const
 
 RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
                                  const OwnedCommunicators& comms, Recording* recording) {
-  choose_attention(setup);
+  choose_kernels(setup);
   StreamSet planning(setup.device, {.planning = true, .recording = recording});
   Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);

@@ -1,5 +1,6 @@
 #include "planner/times/op_times.h"
 
+#include "kernels/gemm.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -47,4 +48,18 @@ TEST_CASE("an op that memory bounds takes its start and its bytes at the rate of
   CHECK(microseconds(bytes_of("swiglu_forward", 4800e6)) == doctest::Approx(2 + 1e3 / 0.85));
   CHECK(microseconds(bytes_of("adamw8bit", 4800e6)) == doctest::Approx(2 + 1e3 / 0.45));
   CHECK(microseconds(bytes_of("rmsnorm_backward", 0)) == doctest::Approx(12));
+}
+
+TEST_CASE("a product by the project's kernel has one tile, and its depth is not divided") {
+  const GpuModel gpu = gpu_model("h100-80gb");
+  const auto share = [&](int64_t M, int64_t N, int64_t K, int64_t flags) {
+    return product_efficiency(gpu, M, N, K, flags);
+  };
+  constexpr int64_t kTransposedB = 2;
+  // Large products have the assumed rate, 0.95 of the library's.
+  const double library = share(16384, 8192, 8192, kTransposedB);
+  CHECK(share(16384, 8192, 8192, kTransposedB | kFlagOwn) == doctest::Approx(0.95 * library));
+  // Few tiles leave multiprocessors without work, where the library divides the depth, or takes smaller
+  // tiles.
+  CHECK(share(256, 256, 65536, kTransposedB | kFlagOwn) < 0.1 * share(256, 256, 65536, kTransposedB));
 }
