@@ -77,4 +77,20 @@ const SafetensorsEntry* TensorFolder::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : found->second;
 }
 
+void TensorFolder::cut(const std::string& name, const std::vector<Part>& parts) {
+  const SafetensorsEntry whole = *entries_.at(name);
+  int64_t elements = 1, begin = whole.bytes.begin;
+  for (const int64_t extent : whole.shape) elements *= extent;
+  entries_.erase(name);
+  for (const Part& part : parts) {
+    int64_t bytes = whole.bytes.size / elements;
+    for (const int64_t extent : part.shape) bytes *= extent;
+    parts_.push_back(std::make_unique<SafetensorsEntry>(
+        SafetensorsEntry{part.name, whole.dtype, part.shape, {whole.bytes.file, begin, bytes}}));
+    check(entries_.emplace(part.name, parts_.back().get()).second, path_, ": has both \"", name, "\" and \"",
+          part.name, "\", which is a part of it");
+    begin += bytes;
+  }
+}
+
 }  // namespace flatshard

@@ -31,6 +31,12 @@ class TensorFolder {
   // All tensors, by name.
   const std::map<std::string, const SafetensorsEntry*>& entries() const { return entries_; }
   const SafetensorsEntry* find(const std::string& name) const;  // null if there is none
+  // Replaces a tensor by tensors that follow one another in its memory, and together have all of it.
+  struct Part {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+  void cut(const std::string& name, const std::vector<Part>& parts);
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   // The names of all files of the tensors, without the folder; the index, or the single file, is last.
   const std::vector<std::string>& file_names() const { return file_names_; }
@@ -43,6 +49,7 @@ class TensorFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<std::string> file_names_;
   std::map<std::string, const SafetensorsEntry*> entries_;
+  std::vector<std::unique_ptr<SafetensorsEntry>> parts_;  // of tensors that were cut
 };
 
 // Reads one process's ranges of the files of a TensorFolder, and sums the bytes while they are in cache. If

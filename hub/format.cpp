@@ -55,7 +55,55 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
     fixed("kv_heads", c.kv_heads, c.heads);
     fixed("head_dim * heads", c.head_dim * c.heads, c.hidden);
   }
+  if (format.experts && !format.expert_ffn) {
+    fixed("ffn", c.ffn, c.expert_ffn);
+    fixed("dense_blocks", list_of(c.dense_blocks), std::string("[]"));
+  }
+  if (!format.norm_topk) fixed("norm_topk", *c.norm_topk, f.norm_topk);
   check(c.max_positions > 0, "model.max_positions is ", c.max_positions, ", must be positive");
+}
+
+void write_experts(ordered_json& out, const Format& format, const ModelConfig& c) {
+  out[format.experts] = c.experts;
+  out["num_experts_per_tok"] = c.experts_per_token;
+  if (format.expert_ffn) {
+    out["moe_intermediate_size"] = c.expert_ffn;
+    out["decoder_sparse_step"] = 1;
+    out["mlp_only_layers"] = c.dense_blocks;
+  }
+  if (format.norm_topk) out["norm_topk_prob"] = *c.norm_topk;
+  out["output_router_logits"] = c.router_aux_loss > 0;
+  out["router_aux_loss_coef"] = c.router_aux_loss;
+}
+
+// The blocks without experts: a list, and all but every n-th.
+std::vector<int64_t> read_dense_blocks(const JsonReader& in, int64_t layers) {
+  const int64_t every = in.size("decoder_sparse_step", 1);
+  const json listed = in.has("mlp_only_layers") ? in.value("mlp_only_layers") : json::array();
+  in.must(listed.is_array() &&
+              std::all_of(listed.begin(), listed.end(),
+                          [&](const json& i) { return i.is_number_integer() && i >= 0 && i < layers; }),
+          "mlp_only_layers", str("a list of layers from 0 to ", layers - 1));
+  std::vector<int64_t> blocks;
+  for (int64_t i = 0; i < layers; ++i)
+    if ((i + 1) % every != 0 || std::find(listed.begin(), listed.end(), i) != listed.end())
+      blocks.push_back(i);
+  return blocks;
+}
+
+void read_experts(const JsonReader& in, const Format& format, ModelConfig& c) {
+  const Family& f = family(c.family);
+  // Files of transformers 5 have either key.
+  const char* const count = in.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  c.experts = in.size(count);
+  c.experts_per_token = in.size("num_experts_per_tok");
+  c.expert_ffn = format.expert_ffn ? in.size("moe_intermediate_size") : c.ffn;
+  if (format.expert_ffn) c.dense_blocks = read_dense_blocks(in, c.layers);
+  if (format.norm_topk) c.norm_topk = in.flag("norm_topk_prob", f.norm_topk);
+  in.must(in.is_null("clip_qkv") || !in.has("clip_qkv"), "clip_qkv", "null: other values are not supported");
+  in.must(!in.has("router_jitter_noise") || in.value("router_jitter_noise") == 0, "router_jitter_noise",
+          "0: other values are not supported");
+  if (in.flag("output_router_logits", false)) c.router_aux_loss = in.positive("router_aux_loss_coef");
 }
 
 const char* activation_of(MlpKind mlp) { return mlp == MlpKind::geglu ? "gelu_pytorch_tanh" : "silu"; }
@@ -99,6 +147,7 @@ void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format)
     out["attn_logit_softcapping"] = or_null(*c.attention_softcap);
     out["final_logit_softcapping"] = or_null(*c.logit_softcap);
   }
+  if (format.experts) write_experts(out, format, c);
   out["attention_dropout"] = 0.0;
 }
 
@@ -139,6 +188,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
     c.attention_softcap = cap("attn_logit_softcapping", f.attention_softcap);
     c.logit_softcap = cap("final_logit_softcapping", f.logit_softcap);
   }
+  if (format.experts) read_experts(in, format, c);
   return c;
 }
 
@@ -233,6 +283,25 @@ const std::vector<Format>& formats() {
        .window_switch = true,
        .layer_types = true,
        .no_rope_layers = true},
+      {.family = "qwen3_moe",
+       .architecture = "Qwen3MoeForCausalLM",
+       .kv_heads = 4,
+       .attention_bias = true,
+       .window = 4096,
+       .window_switch = true,
+       .experts = "num_experts",
+       .expert_ffn = true,
+       .norm_topk = true},
+      {.family = "mixtral",
+       .architecture = "MixtralForCausalLM",
+       .kv_heads = 8,
+       .window = 0,
+       .experts = "num_local_experts"},
+      {.family = "olmoe",
+       .architecture = "OlmoeForCausalLM",
+       .attention_bias = true,
+       .experts = "num_experts",
+       .norm_topk = true},
       {.family = "idefics2",
        .architecture = "Idefics2ForConditionalGeneration",
        .kv_heads = 8,

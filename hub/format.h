@@ -34,6 +34,9 @@ struct Format {
   bool no_rope_layers = false;      // the file has this key
   int64_t query_scalar = 0;         // default of query_pre_attn_scalar; 0: no such key
   bool softcaps = false;            // the file has the keys of soft caps
+  const char* experts = nullptr;    // the key for the number of experts, if the family has them
+  bool expert_ffn = false;          // experts have their own width, and some blocks none
+  bool norm_topk = false;           // the file has the key norm_topk_prob
   // The model_type of text_config, the object with the keys of the text. Null unless the model reads images.
   const char* text_type = nullptr;
 };

@@ -114,7 +114,7 @@ void read_layers(const JsonReader& in, const Format& format, ModelConfig& c) {
   if (format.window_pattern)
     c.full_attention_every = in.size("sliding_window_pattern", *c.full_attention_every);
   if (format.max_window_layers) return read_max_window_layers(in, c);
-  if (format.window_switch) window_without_rotation(c);
+  if (format.no_rope_layers) window_without_rotation(c);
 }
 
 void write_layers(ordered_json& out, const Format& format, const ModelConfig& c) {

@@ -1,6 +1,5 @@
 #include "model/block.h"
 
-#include <cmath>
 #include <utility>
 
 #include "model/names.h"
@@ -73,6 +72,19 @@ void Mlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows&
   w_up_.forward(c, p, up_, x, {}, activation_.forward(a_, up_));
   if (y.empty()) return w_down_.prepare(c, p, a_);
   w_down_.forward(c, p, y, a_, r);  // 9  (N, C)
+}
+
+void BlockMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r) {
+  std::visit([&](auto& mlp) { mlp.forward(c, p, y, x, r); }, mlp_);
+}
+
+void BlockMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                        const Tensor& dy, const Rows& x, bool accumulate) {
+  std::visit([&](auto& mlp) { mlp.backward(c, p, g, dx, dy, x, accumulate); }, mlp_);
+}
+
+Linear& BlockMlp::reader() {
+  return std::visit([](auto& mlp) -> Linear& { return mlp.reader(); }, mlp_);
 }
 
 // The backward pass, from the last step to the first. dx is the gradient of y on entry, of x on return.
@@ -183,7 +195,7 @@ Norm norm_of_block(ParamList& params, const ModelConfig& config, int64_t layer, 
 
 // A projection whose output is added to the residual stream.
 LinearSpec to_stream(const ModelConfig& config, int64_t layer, const std::string& name, int64_t in) {
-  const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const float init_std = init_std_to_stream(config);
   return {prefix(config, layer) + name,
           in,
           config.hidden,
@@ -239,6 +251,10 @@ Mlp::Mlp(ParamList& params, const ModelConfig& config, const std::vector<LinearS
 Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer)
     : Mlp(params, config, up_layers(config, layer),
           to_stream(config, layer, param_names(config.family).down, config.ffn)) {}
+
+BlockMlp::BlockMlp(ParamList& params, const ModelConfig& config, int64_t layer)
+    : mlp_(config.has_experts(layer) ? std::variant<Mlp, ExpertMlp>(ExpertMlp(params, config, layer))
+                                     : Mlp(params, config, layer)) {}
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
     : TextLayer(config),

@@ -20,6 +20,7 @@
 
 #include "model/activation.h"
 #include "model/attention.h"
+#include "model/experts.h"
 #include "model/linear.h"
 #include "model/model.h"
 #include "model/norm.h"
@@ -74,6 +75,20 @@ class Mlp {
   Rows up_, a_;
 };
 
+// Steps 7 to 9, by an MLP or by a mixture of experts (experts.h).
+class BlockMlp {
+ public:
+  BlockMlp(ParamList& params, const ModelConfig& config, int64_t layer);
+
+  void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r);
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+                const Rows& x, bool accumulate);
+  Linear& reader();
+
+ private:
+  std::variant<Mlp, ExpertMlp> mlp_;
+};
+
 // Steps 6 to 9.
 class MlpHalf : public TextLayer {
  public:
@@ -90,7 +105,7 @@ class MlpHalf : public TextLayer {
 
   InputNorm norm_;
   ResidualSum sum_;
-  Mlp mlp_;
+  BlockMlp mlp_;
 
   Rows m_;
 };

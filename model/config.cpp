@@ -119,6 +119,25 @@ void check_vision(Problems& problems, const ModelConfig& c) {
                    " does not divide model.vision.perceiver.heads = ", p.heads);
 }
 
+void check_experts(Problems& problems, const ModelConfig& c) {
+  if (!family(c.family).experts) {
+    problems.check(c.experts == 0, "model.experts = ", c.experts, ", but model.family = ", c.family,
+                   " has no experts: take qwen3_moe, mixtral or olmoe, or set it to 0");
+    return;
+  }
+  constexpr int64_t kMostExperts = 1 << 12, kBlock = 256;
+  problems.check(c.experts >= 1 && c.experts <= kMostExperts, "model.experts is ", c.experts,
+                 ", must be from 1 to ", kMostExperts, " with model.family = ", c.family);
+  problems.check(c.experts_per_token >= 1 && c.experts_per_token <= c.experts, "model.experts_per_token is ",
+                 c.experts_per_token, ", must be from 1 to model.experts = ", c.experts);
+  if (problems.check(c.expert_ffn > 0 && c.expert_ffn <= kMaxFfn, "model.expert_ffn is ", c.expert_ffn,
+                     ", must be from 1 to ", kMaxFfn))
+    problems.check(c.expert_ffn * c.hidden % kBlock == 0, "model.expert_ffn = ", c.expert_ffn,
+                   " times model.hidden = ", c.hidden, " must be a multiple of ", kBlock,
+                   ", a block of 8-bit moments");
+  check_blocks(problems, "dense", c.dense_blocks, 0, c.layers);
+}
+
 // Reports every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
   Problems problems;
@@ -181,6 +200,7 @@ void check_model(const ModelConfig& c) {
                  " does not divide model.heads = ", c.heads);
   check_rotation(problems, c);
   check_vision(problems, c);
+  check_experts(problems, c);
   problems.raise();
 }
 
@@ -251,6 +271,13 @@ const std::vector<Family>& families() {
        .qk_norm = true,
        .qk_norm_width = QkNormWidth::all_heads},
       {.name = "smollm3", .rope_theta = 2e6, .no_rope_every = 4, .tied = true},
+      {.name = "qwen3_moe", .qk_norm = true, .experts = true},
+      {.name = "mixtral", .norm_eps = 1e-5, .rope_theta = 1e6, .experts = true, .norm_topk = true},
+      {.name = "olmoe",
+       .norm_eps = 1e-5,
+       .qk_norm = true,
+       .qk_norm_width = QkNormWidth::all_heads,
+       .experts = true},
       {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
       {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
       {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
@@ -303,6 +330,7 @@ ModelConfig resolved(ModelConfig c) {
   }
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
+  c.norm_topk = c.norm_topk.value_or(f.norm_topk);
   c.tied = c.tied.value_or(f.tied);
   c.norm_eps = c.norm_eps.value_or(f.norm_eps);
   c.rope_theta = c.rope_theta.value_or(f.rope_theta);
@@ -321,6 +349,7 @@ ModelConfig resolved(ModelConfig c) {
   }
   if (c.query_scalar == 0) c.query_scalar = c.head_dim;
   if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMaxSize) c.ffn = 4 * c.hidden;
+  if (c.expert_ffn == 0) c.expert_ffn = c.ffn;
   check_model(c);
   return c;
 }
@@ -361,6 +390,10 @@ float ModelConfig::attention_scale() const {
   if (*attention_multiplier > 0) return static_cast<float>(*attention_multiplier);
   return 1.0f / std::sqrt(static_cast<float>(query_scalar));
 }
+
+bool ModelConfig::has_experts(int64_t block) const { return experts > 0 && !has(dense_blocks, block); }
+
+int64_t ModelConfig::expert_blocks() const { return experts > 0 ? layers - std::ssize(dense_blocks) : 0; }
 
 bool ModelConfig::has_window_rope(int64_t block) const {
   return *window_rope_theta > 0 && window_of(block) > 0;

@@ -57,6 +57,8 @@ struct Family {
   bool linear_bias = false;          // the attention output and MLP projections have a bias
   bool tied = false;                 // the output head shares the token embedding
   bool rope_axes = false;            // q and k are rotated by time, row and column (M-RoPE)
+  bool experts = false;              // blocks have a mixture of experts in place of the MLP
+  bool norm_topk = false;            // the weights of a token's experts add up to 1
   std::optional<ConnectorKind> connector{};  // connector of models that read images; empty: text only
   Tower tower{};                             // tower of models that read images
 };
@@ -139,6 +141,12 @@ struct ModelConfig {
   std::optional<int64_t> window{}, full_attention_every{}, no_rope_every{};
   // Indices of blocks in ascending order, in place of every n-th; empty: every n-th.
   std::vector<int64_t> full_attention_blocks{}, no_rope_blocks{};
+  // A mixture of experts (experts.h), for families that have one.
+  int64_t experts = 0, experts_per_token = 0;
+  int64_t expert_ffn = 0;  // 0: ffn
+  std::optional<bool> norm_topk{};
+  std::vector<int64_t> dense_blocks{};  // blocks that have an MLP instead, in ascending order
+  double router_aux_loss = 0;           // weight of the loss that balances them (kernels/route.h)
   RopeScalingConfig rope_scaling{};
   RopeSections rope_sections{};  // used only for families with rope_axes
   Adapters adapters{};
@@ -165,6 +173,8 @@ struct ModelConfig {
   int64_t rotated_width() const;              // number of rotated elements of a head
   float attention_scale() const;              // factor of attention scores
   bool has_window_rope(int64_t block) const;  // whether a block uses window_rope_theta
+  bool has_experts(int64_t block) const;
+  int64_t expert_blocks() const;  // number of blocks with experts
 };
 
 // The config with all defaults filled in. Throws Error, naming key, value and bound, on a missing or

@@ -47,6 +47,14 @@ struct RandomDraw {
   uint64_t seed, step;
 };
 
+// The auxiliary losses of the routers of a mixture of experts (kernels/route.h).
+struct Routing {
+  // (E) i32: how often each expert was chosen in all blocks of the micro-batch, once its forward pass is
+  // done; the embedding begins with zeros. Empty: no loss depends on it.
+  Tensor counts{};
+  float balance = 0, z = 0;
+};
+
 struct LayerCall {
   Stream& stream;
   Arena& scratch;
@@ -76,6 +84,7 @@ struct LayerCall {
   bool wants_output = true;             // false in a repeated pass whose output is not read
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
+  Routing routing{};
   // The next three are for generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
   std::span<const TextRows> texts{};

@@ -1,6 +1,7 @@
 #include "model/linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,10 @@ Rows allocate(Arena& arena, DType dtype, int64_t N, int64_t width, int64_t spare
 bool has_spare_columns(const Rows& x) { return x.stride() > x.width; }
 
 }  // namespace
+
+float init_std_to_stream(const ModelConfig& config) {
+  return 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+}
 
 Linear::Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& specs)
     : params_(&params), in_(specs.front().in) {

@@ -37,6 +37,9 @@ struct LinearSpec {
   float init_std = 0.02f;   // standard deviation of the initial weights
 };
 
+// The standard deviation of the initial weights of a layer whose output is added to the residual stream.
+float init_std_to_stream(const ModelConfig& config);
+
 class Linear {
  public:
   Linear() = default;

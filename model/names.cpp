@@ -83,6 +83,24 @@ ParamNames olmo2() {
   return n;
 }
 
+ParamNames qwen3_moe() {
+  ParamNames n = kLlama;
+  n.router = "mlp.gate";
+  n.expert_gate = "mlp.experts.{e}.gate_proj";
+  n.expert_up = "mlp.experts.{e}.up_proj";
+  n.expert_down = "mlp.experts.{e}.down_proj";
+  return n;
+}
+
+ParamNames mixtral() {
+  ParamNames n = kLlama;
+  n.router = "block_sparse_moe.gate";
+  n.expert_gate = "block_sparse_moe.experts.{e}.w1";
+  n.expert_up = "block_sparse_moe.experts.{e}.w3";
+  n.expert_down = "block_sparse_moe.experts.{e}.w2";
+  return n;
+}
+
 ParamNames idefics() {
   ParamNames n = kLlama;
   n.embedding = "model.text_model.embed_tokens";
@@ -152,6 +170,9 @@ const ParamNames& param_names(const std::string& family) {
                                                         {"olmo2", olmo2()},
                                                         {"idefics2", idefics()},
                                                         {"idefics3", idefics()},
+                                                        {"qwen3_moe", qwen3_moe()},
+                                                        {"mixtral", mixtral()},
+                                                        {"olmoe", qwen3_moe()},
                                                         {"smolvlm", idefics()},
                                                         {"siglip", siglip()},
                                                         {"perceiver", perceiver()},
@@ -159,6 +180,10 @@ const ParamNames& param_names(const std::string& family) {
                                                         {"qwen2_5_vision", qwen2_5_vision()}};
   const auto found = others.find(family);
   return found == others.end() ? kLlama : found->second;
+}
+
+std::string of_expert(std::string name, int64_t expert) {
+  return name.replace(name.find("{e}"), 3, std::to_string(expert));
 }
 
 std::string block_prefix(const ParamNames& names, int64_t block) {

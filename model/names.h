@@ -15,6 +15,8 @@ struct ParamNames {
   std::string q, k, v, qkv;  // qkv: one projection with the rows of q, then k, then v
   std::string q_norm, k_norm, attention_out;
   std::string gate, up, gate_up, down;  // gate_up: one projection with the rows of gate, then up
+  // Of a mixture of experts in place of the MLP; {e} is the index of the expert.
+  std::string router{}, expert_gate{}, expert_up{}, expert_down{};
   std::string final_norm, head;
   bool transposed_weights = false;  // linear weights are stored as (in, out)
 
@@ -32,5 +34,7 @@ const ParamNames& param_names(const std::string& family);
 
 // names.block with {i} replaced.
 std::string block_prefix(const ParamNames& names, int64_t block);
+// A name with {e} replaced.
+std::string of_expert(std::string name, int64_t expert);
 
 }  // namespace flatshard

@@ -39,8 +39,14 @@ void separate_unlike(Model& model) {
     for (size_t i = 1; i < list.specs().size(); ++i) {
       ParamSpec& spec = list.specs()[i];
       const ParamSpec& before = list.specs()[i - 1];
-      if (spec.role != ParamRole::adapter)
-        spec.joined = spec.joined && spec.trainable == before.trainable && spec.decay == before.decay;
+      if (spec.role == ParamRole::adapter || !spec.joined) continue;
+      spec.joined = spec.trainable == before.trainable && spec.decay == before.decay;
+      check(spec.joined || spec.share == 1,
+            "model.trainable and optimizer.no_decay must name all experts of "
+            "a block or none: ",
+            before.name, " is ", before.trainable ? "trained" : "frozen",
+            before.decay ? "" : " without decay", ", ", spec.name, " is ",
+            spec.trainable ? "trained" : "frozen", spec.decay ? "" : " without decay");
     }
 }
 

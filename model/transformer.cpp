@@ -48,6 +48,7 @@ void EmbeddingLayer::forward(LayerCall& c, const ParamView& p, const Tensor& y, 
                                .tokens = c.tokens,
                                .p = learned_positions_ ? p[positions_] : Tensor{},
                                .positions = learned_positions_ ? c.positions : Tensor{}});
+  if (!c.repeats && !c.routing.counts.empty()) zero(c.stream, c.routing.counts);
   if (factor(c.dtype) != 1) scale(c.stream, {.y = y, .x = y, .factor = factor(c.dtype)});
   if (has_images(c)) scatter_rows(c.stream, {.y = y, .x = x, .index = c.images.rows});
 }

@@ -42,6 +42,7 @@ struct ParamSpec {
   std::optional<DType> dtype{};
   // The number of model parameters that this one counts as; empty: one for each element.
   std::optional<int64_t> counts_as{};
+  double share = 1;  // of the tokens that are multiplied with it: below 1 for an expert
 
   int64_t parameter_count() const { return counts_as.value_or(shape.size()); }
 };

@@ -36,6 +36,12 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
   }
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
+  if (flatshard::family(family).experts) {
+    c.ffn = 32;
+    c.experts = 5;
+    c.experts_per_token = 2;
+    if (family == "qwen3_moe") c.dense_blocks = {0};
+  }
   if (flatshard::family(family).connector)
     c.vision =
         VisionConfig{.layers = 2,

@@ -52,6 +52,8 @@ const GgufFamily& gguf_family(const ModelConfig& c) {
       " reads images: GGUF keeps what sees them in a file of its own, which is not written here; export the "
       "model as a folder, and convert that with llama.cpp's convert_hf_to_gguf.py, once as it is and once "
       "with --mmproj");
+  check(c.experts == 0, "family ", c.family,
+        ": mixtures of experts cannot be written as GGUF yet: take the folder of safetensors");
   fail(str("family ", c.family, " has no counterpart in llama.cpp: it cannot be written as GGUF"));
 }
 

@@ -227,6 +227,13 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
   constexpr int64_t kMultiple = 64;
   const int64_t ffn = model.ffn * small.hidden / model.hidden / kMultiple * kMultiple;
   small.ffn = std::min(model.ffn, std::max(ffn, kMultiple));
+  if (model.experts == 0) return small;
+  constexpr int64_t kMostExperts = 16;
+  const int64_t expert_ffn = model.expert_ffn * small.hidden / model.hidden / kMultiple * kMultiple;
+  small.expert_ffn = std::min(model.expert_ffn, std::max(expert_ffn, kMultiple));
+  small.experts = std::min(model.experts, kMostExperts);
+  small.experts_per_token = std::min(model.experts_per_token, small.experts);
+  std::erase_if(small.dense_blocks, [&](int64_t block) { return block > 0; });
   return small;
 }
 

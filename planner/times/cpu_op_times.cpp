@@ -16,9 +16,11 @@ constexpr double kOfCopies = 0.85;
 constexpr double kNear = 0.07;
 constexpr int64_t kTransposes = 3;  // flags of a product that choose its kernel
 
+bool is_grouped(std::string_view op) { return op == "grouped_product"; }
+
 bool are_alike(const OpCall& a, const OpCall& b) {
   if (is_product(a.name))
-    return is_product(b.name) && a.dtype == b.dtype &&
+    return is_product(b.name) && is_grouped(a.name) == is_grouped(b.name) && a.dtype == b.dtype &&
            (a.shape[3] & kTransposes) == (b.shape[3] & kTransposes);
   return a.name == b.name && a.dtype == b.dtype;
 }

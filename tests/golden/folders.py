@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from common import FOLDER
+from models import named_as_in_files
 
 VOCAB = 64
 
@@ -68,6 +69,18 @@ MODELS = {
                 use_sliding_window=True, sliding_window=5, pad_token_id=None,
                 layer_types=["full_attention", "sliding_attention", "full_attention", "full_attention"]))),
                        "float32", "5GB"),
+    "qwen3_moe": (lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **sizes(16, max_position_embeddings=64, head_dim=6, num_experts=6, num_experts_per_tok=3,
+                moe_intermediate_size=32, mlp_only_layers=[0], norm_topk_prob=True))), "float32", "5GB"),
+    # All experts of a block in two tensors, as transformers 5 has them in memory.
+    "qwen3_moe_fused": (lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **sizes(16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=6))), "bfloat16", "5GB"),
+    "mixtral": (lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **sizes(16, max_position_embeddings=64, intermediate_size=32, num_local_experts=4,
+                num_experts_per_tok=2))), "bfloat16", "20KB"),
+    "olmoe": (lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
+        **sizes(16, max_position_embeddings=64, intermediate_size=32, num_experts=5, num_experts_per_tok=2,
+                pad_token_id=None, eos_token_id=None))), "float32", "5GB"),
     "granite": (lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **sizes(16, max_position_embeddings=64, embedding_multiplier=3.0, attention_multiplier=0.3,
                 residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),
@@ -114,6 +127,19 @@ def write_as_first_published(path):
     save_file(tensors, path, {"format": "pt"})
 
 
+def write_fused(path):
+    """Joins the experts of each block."""
+    tensors = load_file(path)
+    for prefix in sorted({name.split(".experts.")[0] for name in tensors if ".experts." in name}):
+        def all_of(kind):
+            names = sorted((n for n in tensors if n.startswith(prefix + ".experts.") and n.endswith(f".{kind}.weight")),
+                           key=lambda n: int(n.split(".")[-3]))
+            return torch.stack([tensors.pop(n) for n in names])
+        tensors[prefix + ".experts.gate_up_proj"] = torch.cat([all_of("gate_proj"), all_of("up_proj")], 1)
+        tensors[prefix + ".experts.down_proj"] = all_of("down_proj")
+    save_file(tensors, path, {"format": "pt"})
+
+
 def tokenizer():
     """A tokenizer of single characters in the style of Llama."""
     characters = ["<unk>", "<s>", "</s>", "\u2581"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
@@ -134,8 +160,9 @@ def expected_of(folder):
     loss = torch.nn.functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1), reduction="sum")
     loss.backward()
     out = {"tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(), "loss": loss.detach().view(1)}
-    for name, p in model.named_parameters():
-        out["grad." + name] = p.grad.contiguous()
+    for in_memory, p in model.named_parameters():
+        for name, gradient in named_as_in_files(model.config.model_type, in_memory, p.grad):
+            out["grad." + name] = gradient.contiguous()
     if model.config.max_position_embeddings >= tokens.shape[1] + GREEDY:
         model.eval()
         made = model.generate(tokens[:1], max_new_tokens=GREEDY, min_new_tokens=GREEDY, do_sample=False, eos_token_id=None)
@@ -167,6 +194,8 @@ def main(names=()):
             write_as_version_4(os.path.join(folder, "config.json"), LLAMA3)
         if name == "gpt2_bare":
             write_as_first_published(os.path.join(folder, "model.safetensors"))
+        if name == "qwen3_moe_fused":
+            write_fused(os.path.join(folder, "model.safetensors"))
         save_file(expected_of(folder), os.path.join(folder, "expected.safetensors"))
 
 

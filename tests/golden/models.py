@@ -34,8 +34,41 @@ MODELS = {
     "granite": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **SIZES, embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5)),
     "glm4": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(**SIZES, head_dim=12, pad_token_id=None)),
+    # One block without experts; weights that do not add up to 1; and weights that do.
+    "qwen3_moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **SIZES, head_dim=6, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, mlp_only_layers=[0],
+        norm_topk_prob=True)),
+    "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **dict(SIZES, intermediate_size=32), num_local_experts=4, num_experts_per_tok=2)),
+    "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
+        **dict(SIZES, intermediate_size=32), num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
+
+
+# The names of gate, up and down of an expert in files, and of the MLP in them.
+EXPERTS = {"qwen3_moe": ("gate_proj", "up_proj", "down_proj"), "olmoe": ("gate_proj", "up_proj", "down_proj"),
+           "mixtral": ("w1", "w3", "w2")}
+
+
+def named_as_in_files(family, name, values):
+    """Yields the parameters of a file that one in memory stands for, where all experts of a block are one tensor."""
+    if family not in EXPERTS:
+        yield name, values
+        return
+    gate, up, down = EXPERTS[family]
+    if family == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    prefix, _, kind = name.rpartition(".")
+    for e, value in enumerate(values if kind in ("gate_up_proj", "down_proj") else ()):
+        if kind == "gate_up_proj":
+            width = value.shape[0] // 2
+            yield f"{prefix}.{e}.{gate}.weight", value[:width].clone()
+            yield f"{prefix}.{e}.{up}.weight", value[width:].clone()
+        else:
+            yield f"{prefix}.{e}.{down}.weight", value.clone()
+    if kind not in ("gate_up_proj", "down_proj"):
+        yield name, values
 
 
 def main(names=()):
@@ -54,9 +87,11 @@ def main(names=()):
         loss = torch.nn.functional.cross_entropy(logits.view(-1, 40), targets.view(-1), reduction="sum")
         loss.backward()
         out = {"tokens": tokens.int(), "targets": targets.int(), "loss": loss.view(1)}
-        for name, p in model.named_parameters():
-            out[name] = p
-            out["grad." + name] = p.grad
+        for in_memory, p in model.named_parameters():
+            for name, values in named_as_in_files(family, in_memory, p.detach()):
+                out[name] = values
+            for name, values in named_as_in_files(family, in_memory, p.grad):
+                out["grad." + name] = values
         save(f"model_{family}", out)
 
 

@@ -49,7 +49,7 @@ TEST_CASE("a config of each family is read back as it was written") {
         if (f.name == "glm4") c.qkv_bias = tied;
         if (f.name == "phi3") c.partial_rotary_factor = 0.5;
         if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2" && f.name != "granite" &&
-            f.name != "glm4" && f.name != "idefics3" && f.name != "smolvlm")
+            f.name != "glm4" && f.name != "olmoe" && f.name != "idefics3" && f.name != "smolvlm")
           c.window = window;
         const std::string text = hf_config_json(c, DType::bf16);
         const ModelConfig read = read_text(text);
@@ -77,7 +77,50 @@ TEST_CASE("a config of each family is read back as it was written") {
         CHECK(read.residual_multiplier == c.residual_multiplier);
         CHECK(read.attention_scale() == c.attention_scale());
         CHECK(read.logit_divisor == c.logit_divisor);
+        CHECK(read.experts == c.experts);
+        CHECK(read.experts_per_token == c.experts_per_token);
+        CHECK(read.expert_ffn == c.expert_ffn);
+        CHECK(read.dense_blocks == c.dense_blocks);
+        CHECK(read.norm_topk == c.norm_topk);
       }
+}
+
+TEST_CASE("a mixture of experts has either key for their number, and blocks without them by two keys") {
+  const std::string of_token = "\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,";
+  const auto qwen = [&](const std::string& keys) {
+    return read_text(with_keys(of_token + keys, "qwen3_moe"));
+  };
+  CHECK(qwen("\"num_experts\":8").experts == 8);
+  const ModelConfig c = qwen("\"num_local_experts\":6,\"norm_topk_prob\":true,\"mlp_only_layers\":[1]");
+  CHECK(c.experts == 6);
+  CHECK(c.expert_ffn == 64);
+  CHECK(c.norm_topk == true);
+  CHECK(c.dense_blocks == std::vector<int64_t>{1});
+  CHECK(c.has_experts(0));
+  CHECK_FALSE(c.has_experts(1));
+  CHECK(c.router_aux_loss == 0);
+  CHECK(qwen("\"num_experts\":8,\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]").dense_blocks ==
+        std::vector<int64_t>{0, 2, 3});
+  CHECK(
+      qwen("\"num_experts\":8,\"output_router_logits\":true,\"router_aux_loss_coef\":0.02").router_aux_loss ==
+      0.02);
+  const auto error = [&](const std::string& keys, const char* type) {
+    return error_of_text(with_keys(of_token + keys, type));
+  };
+  CHECK(error("\"num_experts\":8,\"mlp_only_layers\":[4]", "qwen3_moe")
+            .ends_with("must be a list of layers from 0 to 3"));
+  CHECK(error("\"num_experts\":8,\"clip_qkv\":5", "olmoe") ==
+        "clip_qkv is 5, must be null: other values are not supported");
+  CHECK(error("\"num_local_experts\":8,\"router_jitter_noise\":0.1", "mixtral") ==
+        "router_jitter_noise is 0.1, must be 0: other values are not supported");
+  CHECK(error("\"num_experts\":1", "qwen3_moe") ==
+        "model.experts_per_token is 2, must be from 1 to model.experts = 1");
+  CHECK(error("\"use_cache\":true", "mixtral") == "num_experts is missing");
+  const ModelConfig mixtral =
+      read_text(with_keys("\"num_local_experts\":8,\"num_experts_per_tok\":2", "mixtral"));
+  CHECK(mixtral.expert_ffn == 48);
+  CHECK(mixtral.norm_topk == true);
+  CHECK(mixtral.window == 0);
 }
 
 TEST_CASE("configs of Qwen's models that read images are read in both forms") {
@@ -470,10 +513,12 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") ==
         "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
+        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, mixtral, olmoe, idefics2, idefics3, smolvlm, "
+        "qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text(with_keys("", "bert")) ==
         "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
+        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, mixtral, olmoe, idefics2, idefics3, smolvlm, "
+        "qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
         "hidden_size is 0, must be a whole number from 1 to 2147483647");

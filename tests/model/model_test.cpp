@@ -41,6 +41,17 @@ ModelConfig small_model(const std::string& family) {
   }
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
+  if (flatshard::family(family).experts) {
+    c.ffn = family == "qwen3_moe" ? 24 : 32;
+    c.expert_ffn = 32;
+    c.experts = family == "qwen3_moe" ? 6 : family == "mixtral" ? 4 : 5;
+    c.experts_per_token = family == "qwen3_moe" ? 3 : 2;
+    if (family == "qwen3_moe") {
+      c.head_dim = 6;
+      c.norm_topk = true;
+      c.dense_blocks = {0};
+    }
+  }
   if (family == "idefics2") {
     c.window = 7;
     c.vision = VisionConfig{.layers = 1, .image_size = 28};

@@ -33,12 +33,13 @@ ModelConfig with_context(ModelConfig config, int64_t length) {
 }  // namespace
 
 SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute,
-                   const Fill& fill)
+                   const Fill& fill, float balance)
     : dtype_(dtype),
       recompute_(recompute),
       sequences_(golden.at("tokens").shape[0]),
       length_(golden.at("tokens").shape[1]),
       model_(with_context(config, length_), memory_),
+      routing_{.balance = balance},
       rows_(rows_of(model_.config(), golden)) {
   allocate();
   StreamSet planning(Device::cpu(), {.planning = true});
@@ -92,6 +93,7 @@ void SmallRun::allocate() {
   for (int i = 0; i + 1 < model_.layer_count(); ++i)
     x_.push_back(memory_.alloc(dtype_, model_.output(i, rows_)));
   if (model_.config().vision) allocate_images();
+  if (model_.config().experts > 0) routing_.counts = memory_.alloc(DType::i32, {model_.config().experts});
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
 }
@@ -146,7 +148,8 @@ LayerCall SmallRun::call(Stream& stream) {
           .target_weights = weights_,
           .losses = losses_,
           .images = images_,
-          .dtype = dtype_};
+          .dtype = dtype_,
+          .routing = routing_};
 }
 
 void SmallRun::step(Stream& stream) {
@@ -162,7 +165,10 @@ void SmallRun::step(Stream& stream) {
     if (recompute_) saved_.rewind(marks.back());
   }
   for (int i = last; i >= 0; --i) {
-    if (recompute_ && i < last) model_.layer(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    if (recompute_ && i < last) {
+      c.repeats = true;
+      model_.layer(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    }
     model_.layer(i).backward(c, view(parameters_, i),
                              gradients[static_cast<size_t>(model_.param_list_of(i))].view(),
                              dx_.beginning(at(x_, i < last ? i + 1 : i).shape), at(x_, i));

@@ -20,11 +20,14 @@ class SmallRun {
 
   // Runs on the golden file's "tokens" and "targets" (sequences, length), and on its images if the model
   // reads images. `fill` initializes the parameters.
-  SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill);
+  // `balance` is the factor of Routing, for a mixture of experts.
+  SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill,
+           float balance = 0);
 
   double loss() const;           // sum over all targets
   std::vector<double> logits();  // (sequences, length, vocab), from another forward pass
   const ParamTensors& gradients() const { return gradients_; }
+  const Tensor& expert_counts() const { return routing_.counts; }
   // The largest relative error of a gradient against "grad." + name in the file, and the name of its
   // parameter.
   std::pair<double, std::string> gradient_error(const Golden& golden) const;
@@ -50,6 +53,7 @@ class SmallRun {
   Arena memory_{"all", Device::cpu()}, saved_{"saved", Device::cpu()}, scratch_{"scratch", Device::cpu()};
   Model model_;
   ImageInputs images_;
+  Routing routing_;
   RowCounts rows_;
   bool has_axes_ = false;  // token positions have several axes
   Tensor tokens_, positions_, targets_, boundaries_, weights_, losses_, logits_, dx_;

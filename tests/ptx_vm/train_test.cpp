@@ -86,11 +86,13 @@ class Workshop {
   }
   std::vector<StepMetrics> metrics() const { return read_metrics(run() + "/metrics.jsonl"); }
 
-  // Greedy text of a model.
-  static std::vector<int32_t> continuation(Device device, const ModelSource& model) {
+  // Greedy text of a model; on a GPU experts compute in 16 bits.
+  static std::vector<int32_t> continuation(Device device, const ModelSource& model,
+                                           DType dtype = DType::f32) {
     constexpr int64_t kTokens = 6;
     const std::vector<int32_t> prompt{1, 2, 3};
-    Generator generator(model, {.texts = 2, .capacity = std::ssize(prompt) + kTokens, .device = device});
+    Generator generator(
+        model, {.dtype = dtype, .texts = 2, .capacity = std::ssize(prompt) + kTokens, .device = device});
     const Request request{.prompt = prompt, .most_tokens = kTokens, .sampler = Sampler({.temperature = 0})};
     const std::vector<Continuation> both = continue_prompts(generator, {{request, request}}, {});
     CHECK(both[0].tokens == both[1].tokens);
@@ -468,6 +470,26 @@ TEST_CASE("products by the project's kernel give one rank and several the same b
   CHECK(workshop.train("cuda", kSteps, WorkOrder::random, option) == own);
   CHECK(workshop.train(2, kSteps, "comm_late", "--run.products=own --train.recompute=true") == own);
   CHECK(workshop.train(4, kSteps, "comm_early", "--run.products=own --parallel.offload=true") == own);
+}
+
+TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its bits on several ranks") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  if (!kCublasBuilt) return test::skip("a build without cuBLASLt");
+  constexpr int kSteps = 3;
+  Workshop workshop("mixtral", "bf16");
+  const std::vector<std::string> options{"--model.experts=5", "--model.experts_per_token=2",
+                                         "--train.router_aux_loss=0.01", "--train.router_z_loss=0.001"};
+  std::string all;
+  for (const std::string& option : options) all += option + ' ';
+  const Outcome cpu = workshop.train("cpu", kSteps, WorkOrder::in_order, options),
+                cuda = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
+  CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);
+  const ModelSource model(workshop.run() + "/model");
+  CHECK(Workshop::continuation(Device::cuda(0), model, DType::bf16) ==
+        Workshop::continuation(Device::cpu(), model, DType::bf16));
+  CHECK(workshop.train("cuda", kSteps, WorkOrder::random, options) == cuda);
+  CHECK(workshop.train(2, kSteps, "comm_late", all + "--train.recompute=true") == cuda);
+  CHECK(workshop.train(4, kSteps, "comm_early", all + "--parallel.offload=true") == cuda);
 }
 
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {

@@ -66,6 +66,13 @@ const std::map<std::string, std::string> kModels{
      "--model.family=qwen2 --model.rope_scaling.kind=yarn --model.rope_scaling.factor=2 "
      "--model.rope_scaling.original_max_positions=16 --model.rope_scaling.attention_factor=1.5"},
     {"olmo2", "--model.family=olmo2"},
+    {"qwen3_moe",
+     "--model.family=qwen3_moe --model.experts=6 --model.experts_per_token=3 --model.expert_ffn=32 "
+     "--model.dense_blocks=[1] --model.norm_topk=true"},
+    {"mixtral",
+     "--model.family=mixtral --model.ffn=32 --model.experts=4 --model.experts_per_token=2 "
+     "--train.router_aux_loss=0.01"},
+    {"olmoe", "--model.family=olmoe --model.ffn=32 --model.experts=5 --model.experts_per_token=2"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
      "--model.family=smollm3 --model.window=5 --model.full_attention_every=2 --model.no_rope_every=1"},

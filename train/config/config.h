@@ -134,7 +134,9 @@ struct TrainConfig {
   int64_t lane_size = 0;                   // 0: the default of lane_size_of() in setup/batching.h
   int64_t eval_batch_size_per_device = 0;  // 0: batch_size_per_device
   int64_t head_chunk = kHeadChunk;
-  int64_t tile = 0;  // 0: all tokens of a micro-batch's lane
+  int64_t tile = 0;                         // 0: all tokens of a micro-batch's lane
+  std::optional<double> router_aux_loss{};  // empty: that of the model
+  double router_z_loss = 0;
   Recompute recompute = Recompute::none;
   bool offload_activations = false;
   double eval_every = 0;

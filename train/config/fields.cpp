@@ -87,6 +87,15 @@ std::vector<Field> model_fields(Config& c) {
       {"model.kv_heads", &model.kv_heads, "key/value heads; 0 = model.heads", at_least(0), example("4")},
       {"model.head_dim", &model.head_dim, "head dimension; 0 = hidden / heads", at_least(0), example("64")},
       {"model.ffn", &model.ffn, "MLP width; 0 = 4 x hidden", at_least(0), example("2048")},
+      {"model.experts", &model.experts, "experts of each block, in families that have them", at_least(0),
+       example("64")},
+      {"model.experts_per_token", &model.experts_per_token, "experts that a token goes to", at_least(0),
+       example("8")},
+      {"model.expert_ffn", &model.expert_ffn, "width of an expert; 0 = model.ffn", at_least(0),
+       example("1024")},
+      {"model.norm_topk", &model.norm_topk, "divide the weights of a token's experts by their sum"},
+      {"model.dense_blocks", &model.dense_blocks, "indices of blocks with an MLP in place of experts",
+       example("[0]")},
       {"model.vocab", &model.vocab, "vocabulary size", at_least(0), example("50304")},
       {"model.max_positions", &model.max_positions, "largest position; 0 = data.seq_len", at_least(0),
        example("4096")},
@@ -313,6 +322,13 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
        "tokens whose logits exist at once: the output head and the loss are computed chunk by chunk; a "
        "smaller chunk takes less memory and more time, and rounds differently",
        within(1, kMostTokens), noted, example("2048")},
+      {"train.router_aux_loss", &train.router_aux_loss,
+       "weight of the loss that balances the experts of a mixture, the mean over micro-batches of E sum f P, "
+       "as in transformers; without it that of the model's config.json; 0 = none",
+       within(0, kMostFloat), example("0.001")},
+      {"train.router_z_loss", &train.router_z_loss,
+       "weight of the loss that keeps router logits small, the mean of ln^2 sum exp(logits); 0 = none",
+       within(0, kMostFloat), example("0.001")},
       {"train.tile", &train.tile,
        "tokens of a block that norms and products compute at once; their values last for one tile and are "
        "computed again in the backward pass, so the longest sequence that fits is far longer; rounds "

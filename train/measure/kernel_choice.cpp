@@ -55,6 +55,9 @@ std::string choose_products(const RunSetup& setup, World& world) {
   check(product_kernels() == ProductKernels::cublaslt || has_own_products(setup.device),
         "run.products = \"own\" needs a GPU of sm_90 (Hopper) and a build with kernels for it; ",
         setup.device, " has neither or one of them: set it to \"auto\"");
+  check(setup.model.experts == 0 || has_own_products(setup.device), "model.experts = ", setup.model.experts,
+        ": the products of experts need a GPU of sm_90 (Hopper) and a build with kernels for it; ",
+        setup.device, " has neither or one of them: set run.device = \"cpu\"");
   const std::string own = product_kernels() == ProductKernels::own ? kOwn : "";
   const std::string beside = spare > 0 ? str(", for ", all - spare, " of ", all, " multiprocessors") : "";
   const std::string& path = setup.config.run.tuned_products;

@@ -107,14 +107,20 @@ std::string bits_of(const Batching& b) {
              " ranks with these micro-batches: sums over lanes are exact\n");
 }
 
+std::string experts_of(const ModelConfig& c) {
+  return str(
+      ", ", counted(c.experts, "expert"), " of ", c.expert_ffn, ", ", c.experts_per_token, " a token",
+      c.dense_blocks.empty() ? "" : str(", ", counted(std::ssize(c.dense_blocks), "block"), " without"));
+}
+
 }  // namespace
 
 std::string describe_model(const ModelConfig& c) {
   return str(c.family, ", ", counted(c.layers, "layer"), ", hidden ", c.hidden, ", ",
              counted(c.heads, "head"), " of ", c.head_dim,
              c.kv_heads == c.heads ? "" : str(" (", c.kv_heads, " for keys and values)"), ", ffn ", c.ffn,
-             ", vocabulary ", with_commas(c.vocab), *c.window > 0 ? str(", window ", *c.window) : "",
-             *c.tied ? ", tied head" : "");
+             c.experts == 0 ? "" : experts_of(c), ", vocabulary ", with_commas(c.vocab),
+             *c.window > 0 ? str(", window ", *c.window) : "", *c.tied ? ", tied head" : "");
 }
 
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {

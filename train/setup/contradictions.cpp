@@ -111,6 +111,9 @@ std::vector<Obstacle> obstacles_to_graphs(const RunSetup& s) {
   add(s.config.parallel.offload, "parallel.offload computes sums on the host", "remove it, or ");
   add(s.config.lora.rank > 0 && s.config.lora.dropout > 0,
       str("lora.dropout = ", s.config.lora.dropout, " draws new masks in every step"), "remove it, or ");
+  add(s.model.experts > 0 && s.config.precision.compute == Precision::fp16 &&
+          s.config.precision.loss_scale == "dynamic",
+      "the losses of routers change with a dynamic loss scale", "set precision.loss_scale to a number, or ");
   add(s.mask_documents(),
       str("data.packing = \"", s.config.data.packing, "\" changes the number of documents"),
       "use \"wrapped\", or ");
@@ -159,6 +162,29 @@ void check_attention(const RunSetup& s, Problems& problems) {
   check(s.model.causal, "supports causal attention, but the model attends to all positions");
   check(*s.model.attention_softcap == 0, "supports no soft cap of scores, but the model has one of ",
         *s.model.attention_softcap);
+}
+
+void check_experts(const RunSetup& s, Problems& problems) {
+  const TrainConfig& train = s.config.train;
+  if (s.model.experts == 0) {
+    problems.check(train.router_aux_loss.value_or(0) == 0 && train.router_z_loss == 0,
+                   "train.router_aux_loss and train.router_z_loss have no effect with model.family = ",
+                   s.model.family, ", which has no experts: remove them");
+    return;
+  }
+  problems.check(!s.device.is_cuda() || size_of(s.compute) == 2, "model.experts = ", s.model.experts,
+                 ": on a GPU the products of experts take 16 bits, but precision.compute is \"",
+                 s.config.precision.compute, "\": set it to \"bf16\"");
+  problems.check(train.tile == 0, "train.tile = ", train.tile,
+                 " does not support mixtures of experts yet: remove it");
+  problems.check(
+      s.config.lora.rank == 0, "lora.rank = ", s.config.lora.rank,
+      ": mixtures of experts have no adapters yet: train them in full, or parts by model.trainable");
+  problems.check(s.model.quantized.empty(),
+                 "mixtures of experts have no 4-bit weights yet: remove quant.base");
+  problems.check(s.pipeline.stages == 1 || s.router_aux_loss() == 0, "parallel.stages = ", s.pipeline.stages,
+                 " does not support the loss that balances experts yet, as each stage sees only its own: set "
+                 "train.router_aux_loss = 0");
 }
 
 void check_loss(const RunSetup& s, Problems& problems) {

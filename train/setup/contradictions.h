@@ -21,6 +21,8 @@ void check_learning_rate(const RunSetup& setup, Problems& problems);
 // CUDA graphs capture no host work and no changing shapes. Sets setup.why_no_graphs, which is a problem only
 // with run.cuda_graphs = true. Needs batch, model, pipeline stages and device.
 void check_graphs(RunSetup& setup, Problems& problems);
+// What mixtures of experts do not support yet. Needs model, pipeline stages and device.
+void check_experts(const RunSetup& setup, Problems& problems);
 // The one-pass kernel of attention supports some types and models. Needs model and device.
 void check_attention(const RunSetup& setup, Problems& problems);
 

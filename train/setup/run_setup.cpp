@@ -331,6 +331,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (batched) check_learning_rate(setup, problems);
   if (batched && placed) check_graphs(setup, problems);
   if (modeled && placed) check_attention(setup, problems);
+  if (modeled && batched && placed) check_experts(setup, problems);
   if (modeled && batched && placed) problems.attempt([&] { set_hosts(setup, place); });
   problems.raise();
   return setup;

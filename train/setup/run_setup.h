@@ -53,6 +53,7 @@ struct RunSetup : RankLayout {
   }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
   // Tokens whose logits exist at once; with a loss of whole answers, a multiple of the sequence length.
+  double router_aux_loss() const { return config.train.router_aux_loss.value_or(model.router_aux_loss); }
   int64_t head_chunk() const {
     const int64_t chunk = config.train.head_chunk, S = seq_len();
     return config.loss.is_used() ? std::max<int64_t>(1, chunk / S) * S : chunk;

@@ -23,6 +23,19 @@ void Engine::set_target_weights(double value) {
                         .random = RandomStream(0, "weights")});
 }
 
+// The losses are means over the tokens of the step. The one that balances experts is that of each micro-batch
+// of a lane, which has all of it: f = counts / (blocks * tokens of the lane).
+void Engine::set_routing(double loss_scale) {
+  const ModelConfig& model = setup_.model;
+  if (model.experts == 0) return;
+  const auto tokens = static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()),
+             of_lane = static_cast<double>(lane_tokens()),
+             blocks = static_cast<double>(model.expert_blocks());
+  const double aux = loss_scale * setup_.router_aux_loss() * static_cast<double>(model.experts);
+  routing_.balance = static_cast<float>(aux / (blocks * tokens) / (blocks * of_lane));
+  routing_.z = static_cast<float>(loss_scale * setup_.config.train.router_z_loss / tokens);
+}
+
 // A layer's work on one lane of a micro-batch.
 Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   const size_t at = static_cast<size_t>(action.micro * setup_.batching.lanes + lane);
@@ -34,6 +47,10 @@ Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   work.call.kept = buffers_.kept(action, layer);
   if (setup_.config.loss.is_used()) work.call.answers = inputs.answers(factors_);
   work.call.dropout = draws_[at];
+  work.call.routing = routing_;
+  if (!routing_.counts.empty())
+    work.call.routing.counts = routing_.counts.slice(static_cast<int64_t>(at), static_cast<int64_t>(at) + 1)
+                                   .view({setup_.model.experts});
   work.call.input_gradient = layer > whole_.first_trained_layer();
   return work;
 }

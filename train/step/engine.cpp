@@ -50,6 +50,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
   }
   if (setup.config.loss.is_used()) answers_.resize(sequence_losses_.size());
   losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
+  if (setup.router_aux_loss() > 0)
+    routing_.counts = memory.batch.alloc(DType::i32, {local_lanes(), setup.model.experts});
   norm_ = Mirror(memory.staging, optimizer_.norm());
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
 }

@@ -166,6 +166,8 @@ class Engine {
   }
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   void set_target_weights(double value);
+  // The factors of the routers' losses.
+  void set_routing(double loss_scale);
   void measure_lanes();
 
   // evaluation_step.cpp
@@ -209,6 +211,7 @@ class Engine {
   std::vector<RandomDraw> draws_;   // random numbers of each local lane
   Mirror losses_;                   // (lane, token)
   AnswerFactors factors_;           // factors of the step, for a loss of whole answers
+  Routing routing_;                 // its counts are (local lanes, E)
   Mirror norm_, nonfinite_;
   std::vector<double> lane_losses_, sequence_losses_;
   std::vector<AnswerSums> answers_;  // sums of each sequence

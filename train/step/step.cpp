@@ -29,6 +29,7 @@ StepResult Engine::step(const Data& data, const StepInputs& inputs) {
   } else {
     set_target_weights(inputs.loss_scale / static_cast<double>(inputs.targets));
   }
+  set_routing(inputs.loss_scale);
   accumulate(schedule_);
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");

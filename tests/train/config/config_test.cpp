@@ -312,8 +312,35 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   const auto error = [](ModelConfig c) { return test::error_of([&] { resolved(c); }); };
   CHECK(error({.family = "bert"}) ==
         "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, "
-        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, idefics2, idefics3, smolvlm, qwen2_vl, "
-        "qwen2_5_vl");
+        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, qwen3_moe, mixtral, olmoe, idefics2, idefics3, "
+        "smolvlm, qwen2_vl, qwen2_5_vl");
+  CHECK(
+      error({.layers = 1, .hidden = 8, .heads = 1, .vocab = 5, .experts = 4}) ==
+      "model.experts = 4, but model.family = llama has no experts: take qwen3_moe, mixtral or olmoe, or set "
+      "it to 0");
+  const ModelConfig mixture{.family = "mixtral",
+                            .layers = 2,
+                            .hidden = 16,
+                            .heads = 2,
+                            .ffn = 16,
+                            .vocab = 5,
+                            .experts = 4,
+                            .experts_per_token = 2};
+  const auto with = [&](auto&& change) {
+    ModelConfig c = mixture;
+    change(c);
+    return error(c);
+  };
+  CHECK(error(mixture) == "");
+  CHECK(
+      with([](ModelConfig& c) { c.experts = 0; }).starts_with("model.experts is 0, must be from 1 to 4096"));
+  CHECK(with([](ModelConfig& c) { c.experts_per_token = 5; }) ==
+        "model.experts_per_token is 5, must be from 1 to model.experts = 4");
+  CHECK(with([](ModelConfig& c) { c.expert_ffn = 20; }) ==
+        "model.expert_ffn = 20 times model.hidden = 16 must be a multiple of 256, a block of 8-bit moments");
+  CHECK(with([](ModelConfig& c) {
+          c.dense_blocks = {2};
+        }).starts_with("model.dense_blocks has 2, must be from 0 to 1"));
   CHECK(error({.layers = 1, .hidden = 10, .heads = 3, .vocab = 5}) ==
         "model.heads = 3 does not divide model.hidden = 10; change one of them or set model.head_dim");
   CHECK(error({.layers = 1, .hidden = 8, .heads = 4, .kv_heads = 3, .vocab = 5}) ==

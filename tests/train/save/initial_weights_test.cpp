@@ -27,10 +27,11 @@ namespace {
 // For f32 sums in another order; the weights of models with greedy text are large and amplify the rounding.
 constexpr double kF32 = 1e-5, kLargeWeights = 1e-4;
 
-const std::vector<std::string> kFolders{"llama", "codellama",  "llama3",     "mistral",        "qwen2",
-                                        "qwen3", "gpt2",       "gpt2_bare",  "gemma2",         "gemma3",
-                                        "phi3",  "olmo2",      "smollm3",    "smollm3_layers", "granite",
-                                        "glm4",  "llama_yarn", "qwen3_yarn", "phi3_short",     "phi3_long"};
+const std::vector<std::string> kFolders{
+    "llama",           "codellama", "llama3",     "mistral",    "qwen2",      "qwen3",     "gpt2",
+    "gpt2_bare",       "gemma2",    "gemma3",     "phi3",       "olmo2",      "smollm3",   "smollm3_layers",
+    "granite",         "glm4",      "llama_yarn", "qwen3_yarn", "phi3_short", "phi3_long", "qwen3_moe",
+    "qwen3_moe_fused", "mixtral",   "olmoe"};
 
 std::string folder_of(const std::string& name) { return str(kSourceDir, "/tests/golden/folders/", name); }
 

@@ -1,0 +1,149 @@
+#include "kernels/expert_rows.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "build_config.h"
+#include "kernels/grouped_product.h"
+#include "kernels/op.h"
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+using namespace simd;
+
+void check_places(const char* op, const Tensor& places, const Tensor& weights) {
+  check(places.dtype == DType::i32 && places.shape.rank() == 2, op, ": places are ", places.dtype, " ",
+        places.shape, ", must be i32 (tokens, choices)");
+  if (!weights.empty()) check_elements(op, "weights", weights, DType::f32, places.size());
+}
+
+int64_t whole_segments(int64_t rows) { return (rows + kSegmentRows - 1) / kSegmentRows * kSegmentRows; }
+
+// Sorts the choices by expert, and those of an expert by token.
+void sort(const ExpertRows& a) {
+  const int64_t E = a.offsets.size() - 1, k = a.experts.shape[1];
+  const auto* const experts = a.experts.as<int32_t>();
+  std::vector<int64_t> counts(static_cast<size_t>(E)), next(static_cast<size_t>(E));
+  for (int64_t i = 0; i < a.experts.size(); ++i) ++counts[static_cast<size_t>(experts[i])];
+  auto* const offsets = a.offsets.as<int32_t>();
+  int64_t begin = 0;
+  for (int64_t e = 0; e < E; ++e) {
+    next[static_cast<size_t>(e)] = begin;
+    offsets[e] = static_cast<int32_t>(begin);
+    begin += whole_segments(counts[static_cast<size_t>(e)]);
+    if (!a.counts.empty()) a.counts.as<int32_t>()[e] += static_cast<int32_t>(counts[static_cast<size_t>(e)]);
+  }
+  offsets[E] = static_cast<int32_t>(begin);
+  std::fill_n(a.rows.as<int32_t>(), a.rows.size(), -1);
+  for (int64_t i = 0; i < a.experts.size(); ++i) {
+    const int64_t row = next[static_cast<size_t>(experts[i])]++;
+    a.rows.as<int32_t>()[row] = static_cast<int32_t>(i / k);
+    a.places.as<int32_t>()[i] = static_cast<int32_t>(row);
+  }
+}
+
+// The tokens that one task takes.
+int64_t tokens_of_task(int64_t C) { return std::max<int64_t>(1, 16384 / C); }
+
+template <class T>
+void combine(const CombineRows& a) {
+  const int64_t C = a.y.shape[1], k = a.places.shape[1];
+  parallel_blocks(a.y.shape[0], tokens_of_task(C), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int32_t* const places = a.places.as<int32_t>() + t * k;
+      const float* const weights = a.weights.empty() ? nullptr : a.weights.as<float>() + t * k;
+      const T* const addend = a.addend.empty() ? nullptr : a.addend.as<T>() + t * C;
+      for_each_vector(C, [&](int64_t i, auto lanes) {
+        Floats sum{};
+        for (int64_t j = 0; j < k; ++j) {
+          const Floats x = load(a.x.as<T>() + places[j] * C + i, lanes);
+          sum = weights ? fma(splat(weights[j]), x, sum) : sum + x;
+        }
+        store(a.y.as<T>() + t * C + i, addend ? load(addend + i, lanes) + sum : sum, lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void weigh(const WeighRows& a) {
+  const int64_t F = a.a.shape[1];
+  parallel_blocks(a.places.size(), tokens_of_task(F), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = a.places.as<int32_t>()[i];
+      T *const da = a.da.as<T>() + row * F, *const unit = a.a.as<T>() + row * F;
+      const float weight = a.weights.as<float>()[i];
+      Floats dot{};
+      for_each_vector(F, [&](int64_t f, auto lanes) {
+        const Floats gradient = load(da + f, lanes), value = load(unit + f, lanes);
+        dot = fma(gradient, value, dot);
+        store(da + f, gradient * weight, lanes);
+        store(unit + f, value * weight, lanes);
+      });
+      a.dweights.as<float>()[i] = sum(dot);
+    }
+  });
+}
+
+}  // namespace
+
+int64_t expert_row_count(int64_t choices, int64_t experts) {
+  return (choices + (kSegmentRows - 1) * experts) / kSegmentRows * kSegmentRows;
+}
+
+void expert_rows(Stream& stream, const ExpertRows& a) {
+  const int64_t E = a.offsets.size() - 1;
+  check(a.experts.dtype == DType::i32 && a.experts.shape.rank() == 2, "expert_rows: experts are ",
+        a.experts.dtype, " ", a.experts.shape, ", must be i32 (tokens, choices)");
+  check(a.offsets.dtype == DType::i32 && E >= 1, "expert_rows: offsets are ", a.offsets.dtype, " ",
+        a.offsets.shape, ", must be i32 (experts + 1)");
+  check_elements("expert_rows", "rows", a.rows, DType::i32, expert_row_count(a.experts.size(), E));
+  check_elements("expert_rows", "places", a.places, DType::i32, a.experts.size());
+  if (!a.counts.empty()) check_elements("expert_rows", "counts", a.counts, DType::i32, E);
+  if (plans(stream, "expert_rows", a, a.experts)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::expert_rows(stream, a);
+  stream.run("expert_rows", [a] { sort(a); });
+}
+
+void combine_rows(Stream& stream, const CombineRows& a) {
+  check_places("combine_rows", a.places, a.weights);
+  check(a.y.shape.rank() == 2 && a.x.shape.rank() == 2 && a.y.shape[1] == a.x.shape[1] &&
+            a.y.shape[0] == a.places.shape[0] && a.x.dtype == a.y.dtype,
+        "combine_rows: y is ", a.y.dtype, " ", a.y.shape, ", x is ", a.x.dtype, " ", a.x.shape, " for ",
+        a.places.shape[0], " tokens");
+  if (!a.addend.empty()) check_like("combine_rows", "addend", a.addend, "y", a.y);
+  if (a.y.empty() || plans(stream, "combine_rows", a, a.y)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::combine_rows(stream, a);
+  stream.run("combine_rows", [a] { visit_float(a.y.dtype, [&]<class T>() { combine<T>(a); }); });
+}
+
+void weigh_rows(Stream& stream, const WeighRows& a) {
+  check_places("weigh_rows", a.places, a.weights);
+  check_like("weigh_rows", "da", a.da, "a", a.a);
+  check_elements("weigh_rows", "dweights", a.dweights, DType::f32, a.places.size());
+  if (a.places.empty() || plans(stream, "weigh_rows", a, a.a)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::weigh_rows(stream, a);
+  stream.run("weigh_rows", [a] { visit_float(a.a.dtype, [&]<class T>() { weigh<T>(a); }); });
+}
+
+double min_bytes(const ExpertRows& a) { return bytes_of(a.offsets, a.rows, a.places, a.experts); }
+double min_bytes(const CombineRows& a) {
+  return bytes_of(a.y, a.places, a.weights, a.addend) +
+         static_cast<double>(a.places.size() * a.y.shape[1] * size_of(a.x.dtype));
+}
+double min_bytes(const WeighRows& a) {
+  return bytes_of(a.dweights, a.places, a.weights) +
+         static_cast<double>(4 * a.places.size() * a.a.shape[1] * size_of(a.a.dtype));
+}
+double flops(const ExpertRows& a) { return static_cast<double>(a.experts.size()); }
+double flops(const CombineRows& a) { return static_cast<double>(2 * a.places.size() * a.y.shape[1]); }
+double flops(const WeighRows& a) { return static_cast<double>(4 * a.places.size() * a.a.shape[1]); }
+
+}  // namespace flatshard

@@ -1,0 +1,59 @@
+#pragma once
+// The rows of a mixture of experts, sorted by expert: a segment of rows for each of E experts
+// (grouped_product.h), which begins at a multiple of kSegmentRows. In a segment the rows have the order of
+// their tokens. R rows are planned, enough for any choice; those between a segment's last row and the next
+// segment belong to no token.
+//
+// combine_rows: y[t] = addend[t] + sum_j weights[t, j] x[places[t, j]], in order of j, rounded once.
+// weigh_rows:   with r = places[t, j], dweights[t, j] = <da[r], a[r]>; then da[r] and a[r] are multiplied by
+//               weights[t, j]. Rows of no token keep their values.
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+// The rows that are planned for `choices` rows of tokens: each segment may end with kSegmentRows - 1 others.
+int64_t expert_row_count(int64_t choices, int64_t experts);
+
+struct ExpertRows {
+  Tensor offsets;   // (E + 1) i32: where the segments begin, and the last one ends
+  Tensor rows;      // (R) i32: the token of each row; -1: none
+  Tensor places;    // (N, k) i32: the row of each of a token's choices
+  Tensor counts{};  // (E) i32, to which the number of choices is added; empty: not counted
+  Tensor experts;   // (N, k) i32
+};
+
+struct CombineRows {
+  Tensor y;          // (N, C)
+  Tensor x;          // (R, C), of y's dtype
+  Tensor places;     // (N, k) i32
+  Tensor weights{};  // (N, k) f32; empty: 1
+  Tensor addend{};   // (N, C) of y's dtype, or empty; may be y
+};
+
+struct WeighRows {
+  Tensor dweights;  // (N, k) f32
+  Tensor da, a;     // (R, F)
+  Tensor places;    // (N, k) i32
+  Tensor weights;   // (N, k) f32
+};
+
+void expert_rows(Stream& stream, const ExpertRows& a);
+void combine_rows(Stream& stream, const CombineRows& a);
+void weigh_rows(Stream& stream, const WeighRows& a);
+
+double min_bytes(const ExpertRows& a);
+double min_bytes(const CombineRows& a);
+double min_bytes(const WeighRows& a);
+double flops(const ExpertRows& a);
+double flops(const CombineRows& a);
+double flops(const WeighRows& a);
+
+namespace cuda {
+void expert_rows(Stream& stream, const ExpertRows& a);
+void combine_rows(Stream& stream, const CombineRows& a);
+void weigh_rows(Stream& stream, const WeighRows& a);
+}  // namespace cuda
+
+}  // namespace flatshard

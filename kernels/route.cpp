@@ -1,0 +1,164 @@
+#include "kernels/route.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "build_config.h"
+#include "kernels/op.h"
+#include "kernels/simd_math.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+using namespace simd;
+
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+template <class Args>
+void check_route(const char* op, const Args& a) {
+  check(a.logits.dtype == DType::f32 && a.logits.shape.rank() == 2, op, ": logits are ", a.logits.dtype, " ",
+        a.logits.shape, ", must be f32 (tokens, experts)");
+  check(a.experts.dtype == DType::i32 && a.experts.shape.rank() == 2 &&
+            a.experts.shape[0] == a.logits.shape[0] && a.experts.shape[1] <= a.logits.shape[1],
+        op, ": experts are ", a.experts.dtype, " ", a.experts.shape, ", must be i32 with at most ",
+        a.logits.shape[1], " for each of ", a.logits.shape[0], " tokens");
+  check_elements(op, "weights", a.weights, DType::f32, a.experts.size());
+}
+
+// exp(logits - largest) of a row, and their sum.
+struct Softmax {
+  float largest, sum;
+
+  Softmax(const float* logits, int64_t E) {
+    Floats top = splat(kLowest), exps{};
+    for_each_vector(E, [&](int64_t i, auto lanes) {
+      top = max(top, keep_lanes(load(logits + i, lanes), lanes, kLowest));
+    });
+    largest = max(top);
+    for_each_vector(E, [&](int64_t i, auto lanes) {
+      exps += keep_lanes(exp(load(logits + i, lanes) - largest), lanes, 0.0f);
+    });
+    sum = simd::sum(exps);
+  }
+  Floats of(Floats logits) const { return exp(logits - largest) / sum; }
+  float of(float logit) const { return of(splat(logit))[0]; }
+  float lse() const { return largest + std::log(sum); }
+};
+
+// Whether a logit comes before another in the choice.
+bool precedes(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+
+void choose(const float* logits, int64_t E, int64_t k, int32_t* chosen) {
+  int64_t count = 0;
+  for (int64_t e = 0; e < E; ++e) {
+    int64_t at = count;
+    while (at > 0 && precedes(logits[e], logits[chosen[at - 1]])) --at;
+    if (at == k) continue;
+    count = std::min(count + 1, k);
+    std::copy_backward(chosen + at, chosen + count - 1, chosen + count);
+    chosen[at] = static_cast<int32_t>(e);
+  }
+}
+
+void weigh(const RouteForward& a, const float* logits, const int32_t* chosen, float* weights) {
+  const int64_t k = a.experts.shape[1];
+  if (!a.normalized) {
+    const Softmax p(logits, a.logits.shape[1]);
+    for (int64_t j = 0; j < k; ++j) weights[j] = p.of(logits[chosen[j]]);
+    return;
+  }
+  float sum = 0;
+  for (int64_t j = 0; j < k; ++j) sum += weights[j] = exp(splat(logits[chosen[j]] - logits[chosen[0]]))[0];
+  for (int64_t j = 0; j < k; ++j) weights[j] /= sum;
+}
+
+void weights_gradient(const RouteBackward& a, int64_t row, const Softmax& p, float* dlogits) {
+  const int64_t k = a.experts.shape[1], E = a.logits.shape[1];
+  const float *const logits = a.logits.as<float>() + row * E,
+                     *const weights = a.weights.as<float>() + row * k,
+                     *const dweights = a.dweights.as<float>() + row * k;
+  const int32_t* const chosen = a.experts.as<int32_t>() + row * k;
+  float mean = 0;  // of dweights, weighted
+  for (int64_t j = 0; j < k; ++j) mean += weights[j] * dweights[j];
+  if (a.normalized)
+    std::fill_n(dlogits, E, 0.0f);
+  else
+    for_each_vector(
+        E, [&](int64_t i, auto lanes) { store(dlogits + i, -mean * p.of(load(logits + i, lanes)), lanes); });
+  for (int64_t j = 0; j < k; ++j)
+    dlogits[chosen[j]] += weights[j] * (a.normalized ? dweights[j] - mean : dweights[j]);
+}
+
+void add_auxiliary(const RouteBackward& a, int64_t row, const Softmax& p, float* dlogits) {
+  const int64_t E = a.logits.shape[1];
+  const float* const logits = a.logits.as<float>() + row * E;
+  const int32_t* const counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>();
+  float mean = 0;  // of the gradients of p, weighted
+  for (int64_t e = 0; counts && e < E; ++e)
+    mean += p.of(logits[e]) * (a.balance * static_cast<float>(counts[e]));
+  const float of_lse = 2 * a.z * p.lse();
+  for (int64_t e = 0; e < E; ++e) {
+    const float gradient = (counts ? a.balance * static_cast<float>(counts[e]) : 0) - mean + of_lse;
+    dlogits[e] += p.of(logits[e]) * gradient;
+  }
+}
+
+// The rows that one task takes.
+int64_t rows_of_task(int64_t E) { return std::max<int64_t>(1, 8192 / E); }
+
+void forward(const RouteForward& a) {
+  const int64_t E = a.logits.shape[1], k = a.experts.shape[1];
+  parallel_blocks(a.logits.shape[0], rows_of_task(E), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const logits = a.logits.as<float>() + row * E;
+      int32_t* const chosen = a.experts.as<int32_t>() + row * k;
+      choose(logits, E, k, chosen);
+      weigh(a, logits, chosen, a.weights.as<float>() + row * k);
+    }
+  });
+}
+
+void backward(const RouteBackward& a) {
+  const int64_t E = a.logits.shape[1];
+  const bool has_auxiliary = !a.counts.empty() || a.z != 0;
+  parallel_blocks(a.logits.shape[0], rows_of_task(E), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Softmax p(a.logits.as<float>() + row * E, E);
+      float* const dlogits = a.dlogits.as<float>() + row * E;
+      weights_gradient(a, row, p, dlogits);
+      if (has_auxiliary) add_auxiliary(a, row, p, dlogits);
+    }
+  });
+}
+
+}  // namespace
+
+void route_forward(Stream& stream, const RouteForward& a) {
+  check_route("route_forward", a);
+  if (plans(stream, "route_forward", a, a.logits)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::route_forward(stream, a);
+  stream.run("route_forward", [a] { forward(a); });
+}
+
+void route_backward(Stream& stream, const RouteBackward& a) {
+  check_route("route_backward", a);
+  check_like("route_backward", "dlogits", a.dlogits, "logits", a.logits);
+  check_elements("route_backward", "dweights", a.dweights, DType::f32, a.experts.size());
+  if (!a.counts.empty()) check_elements("route_backward", "counts", a.counts, DType::i32, a.logits.shape[1]);
+  if (plans(stream, "route_backward", a, a.logits)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::route_backward(stream, a);
+  stream.run("route_backward", [a] { backward(a); });
+}
+
+double min_bytes(const RouteForward& a) { return bytes_of(a.experts, a.weights, a.logits); }
+double min_bytes(const RouteBackward& a) {
+  return bytes_of(a.dlogits, a.dweights, a.experts, a.weights, a.logits, a.counts);
+}
+double flops(const RouteForward& a) { return static_cast<double>(4 * a.logits.size()); }
+double flops(const RouteBackward& a) { return static_cast<double>(8 * a.logits.size()); }
+
+}  // namespace flatshard

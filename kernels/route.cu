@@ -1,0 +1,154 @@
+// The router of a mixture of experts on the GPU. A warp owns a token; each lane has every 32nd logit.
+//
+// A choice is the next key below the one before: the logit as an integer that orders like it, and the index,
+// so that there are no ties. It takes k passes over the logits, which the cache serves.
+
+#include "kernels/cuda_util.cuh"
+#include "kernels/route.h"
+
+namespace flatshard::cuda {
+namespace {
+
+constexpr int kThreads = 256, kTokens = kThreads / kWarp;
+
+// Orders like the choice: larger logits first, equal ones by index, NaN last.
+__device__ inline uint64_t key_of(float logit, int index) {
+  const unsigned bits = __float_as_uint(logit + 0.0f);  // -0 is 0
+  const unsigned ordered = isnan(logit) ? 0u : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return uint64_t{ordered} << 32 | (0xffffffffu - static_cast<unsigned>(index));
+}
+__device__ inline int index_of(uint64_t key) {
+  return static_cast<int>(0xffffffffu - static_cast<unsigned>(key));
+}
+
+__device__ inline uint64_t warp_max_key(uint64_t key) {
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const uint64_t other = __shfl_xor_sync(0xffffffffu, key, offset);
+    key = other > key ? other : key;
+  }
+  return key;
+}
+
+__device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+__device__ inline int64_t token() { return int64_t{blockIdx.x} * kTokens + threadIdx.x / kWarp; }
+
+// exp(logits - largest) of a row, and their sum, in all lanes.
+struct Softmax {
+  float largest, sum;
+
+  __device__ Softmax(const float* logits, int E) : largest(-3.402823466e38f), sum(0) {
+    for (int e = lane(); e < E; e += kWarp) largest = fmaxf(largest, logits[e]);
+    largest = warp_max(largest);
+    for (int e = lane(); e < E; e += kWarp) sum += __expf(logits[e] - largest);
+    sum = warp_sum(sum);
+  }
+  __device__ float of(float logit) const { return __fdividef(__expf(logit - largest), sum); }
+  __device__ float lse() const { return largest + logf(sum); }
+};
+
+struct Forward {
+  int32_t* experts;
+  float* weights;
+  const float* logits;
+  int64_t tokens;
+  int E, k;
+  bool normalized;
+};
+
+__global__ void __launch_bounds__(kThreads) route_forward_kernel(Forward a) {
+  const int64_t row = token();
+  if (row >= a.tokens) return;
+  const float* const logits = a.logits + row * a.E;
+  int32_t* const experts = a.experts + row * a.k;
+  uint64_t before = ~uint64_t{0};
+  float sum = 0, first = 0;
+  for (int j = 0; j < a.k; ++j) {
+    uint64_t best = 0;
+    for (int e = lane(); e < a.E; e += kWarp) {
+      const uint64_t key = key_of(logits[e], e);
+      if (key < before && key > best) best = key;
+    }
+    before = warp_max_key(best);
+    const float logit = logits[index_of(before)];
+    if (j == 0) first = logit;
+    sum += __expf(logit - first);
+    if (lane() == 0) experts[j] = index_of(before);
+  }
+  __syncwarp();
+  const Softmax p(logits, a.E);
+  for (int j = lane(); j < a.k; j += kWarp) {
+    const float logit = logits[experts[j]];
+    a.weights[row * a.k + j] = a.normalized ? __fdividef(__expf(logit - first), sum) : p.of(logit);
+  }
+}
+
+struct Backward {
+  float* dlogits;
+  const float* dweights;
+  const int32_t* experts;
+  const float *weights, *logits;
+  const int32_t* counts;  // null: no balance
+  int64_t tokens;
+  int E, k;
+  bool normalized;
+  float balance, z;
+};
+
+__global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
+  const int64_t row = token();
+  if (row >= a.tokens) return;
+  const float *const logits = a.logits + row * a.E, *const weights = a.weights + row * a.k,
+                     *const dweights = a.dweights + row * a.k;
+  const int32_t* const experts = a.experts + row * a.k;
+  float* const dlogits = a.dlogits + row * a.E;
+  const Softmax p(logits, a.E);
+  float mean = 0, balanced = 0;  // of the gradients of weights, and of p, weighted
+  for (int j = lane(); j < a.k; j += kWarp) mean = fmaf(weights[j], dweights[j], mean);
+  mean = warp_sum(mean);
+  if (a.counts) {
+    for (int e = lane(); e < a.E; e += kWarp)
+      balanced = fmaf(p.of(logits[e]), a.balance * static_cast<float>(a.counts[e]), balanced);
+    balanced = warp_sum(balanced);
+  }
+  const float shared = 2 * a.z * p.lse() - balanced - (a.normalized ? 0.0f : mean);
+  for (int e = lane(); e < a.E; e += kWarp) {
+    const float of_count = a.counts ? a.balance * static_cast<float>(a.counts[e]) : 0.0f;
+    dlogits[e] = p.of(logits[e]) * (of_count + shared);
+  }
+  __syncwarp();
+  for (int j = lane(); j < a.k; j += kWarp)
+    dlogits[experts[j]] += weights[j] * (a.normalized ? dweights[j] - mean : dweights[j]);
+}
+
+}  // namespace
+
+void route_forward(Stream& stream, const RouteForward& a) {
+  const Forward arguments{.experts = a.experts.as<int32_t>(),
+                          .weights = a.weights.as<float>(),
+                          .logits = a.logits.as<float>(),
+                          .tokens = a.logits.shape[0],
+                          .E = static_cast<int>(a.logits.shape[1]),
+                          .k = static_cast<int>(a.experts.shape[1]),
+                          .normalized = a.normalized};
+  route_forward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
+  check_launch(stream, "route_forward");
+}
+
+void route_backward(Stream& stream, const RouteBackward& a) {
+  const Backward arguments{.dlogits = a.dlogits.as<float>(),
+                           .dweights = a.dweights.as<float>(),
+                           .experts = a.experts.as<int32_t>(),
+                           .weights = a.weights.as<float>(),
+                           .logits = a.logits.as<float>(),
+                           .counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>(),
+                           .tokens = a.logits.shape[0],
+                           .E = static_cast<int>(a.logits.shape[1]),
+                           .k = static_cast<int>(a.experts.shape[1]),
+                           .normalized = a.normalized,
+                           .balance = a.balance,
+                           .z = a.z};
+  route_backward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
+  check_launch(stream, "route_backward");
+}
+
+}  // namespace flatshard::cuda

@@ -1,0 +1,47 @@
+#pragma once
+// The router of a mixture of experts: which k of E experts each of N tokens goes to, and their weights.
+//   experts   the k largest logits of a token, falling; equal ones by index; NaN last
+//   weights   p[e] = softmax(logits)[e] of the chosen, or with `normalized` p[e] divided by their sum
+//
+// The gradient of the logits is that of the weights, plus those of two auxiliary losses of all rows together:
+//   balance   sum_e f_e mean p[e], where f_e is the share of rows that e was chosen by, from counts
+//   z         mean lse^2, with lse = ln sum exp(logits)
+// Each has a factor, which includes the mean.
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct RouteForward {
+  Tensor experts;  // (N, k) i32
+  Tensor weights;  // (N, k) f32
+  Tensor logits;   // (N, E) f32
+  bool normalized = false;
+};
+
+struct RouteBackward {
+  Tensor dlogits;           // (N, E) f32
+  Tensor dweights;          // (N, k) f32
+  Tensor experts, weights;  // of the forward pass
+  Tensor logits;            // (N, E) f32
+  bool normalized = false;
+  Tensor counts{};    // (E) i32: how often each expert was chosen; empty: no balance
+  float balance = 0;  // the gradient of p[e] is balance counts[e]
+  float z = 0;        // the gradient of lse is 2 z lse
+};
+
+void route_forward(Stream& stream, const RouteForward& a);
+void route_backward(Stream& stream, const RouteBackward& a);
+
+double min_bytes(const RouteForward& a);
+double min_bytes(const RouteBackward& a);
+double flops(const RouteForward& a);
+double flops(const RouteBackward& a);
+
+namespace cuda {
+void route_forward(Stream& stream, const RouteForward& a);
+void route_backward(Stream& stream, const RouteBackward& a);
+}  // namespace cuda
+
+}  // namespace flatshard

@@ -1,0 +1,227 @@
+// The router and the rows of a mixture of experts on a GPU, against the CPU. It runs on the PTX machine in
+// ptx_vm_tests, and on a GPU in flatshard_tests.
+
+#include <vector>
+
+#include "bench/case.h"
+#include "kernels/expert_rows.h"
+#include "kernels/route.h"
+#include "runtime/gpu.h"
+#include "tests/kernels/outputs.h"
+#include "tests/kernels/random_draw.h"
+#include "tests/ptx_vm/every_order.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+using namespace flatshard::ptx_vm;
+using test::below;
+using test::Random;
+
+namespace {
+
+struct Setting {
+  int64_t N, E, k, C;
+  bool flag;  // normalized, or weighted
+  DType dtype;
+};
+
+Setting draw(Random& random) {
+  Setting s{.N = 1 + below(random, 300),
+            .E = 1 + below(random, 70),
+            .k = 0,
+            .C = 1 + below(random, 90),
+            .flag = below(random, 2) == 0,
+            .dtype = below(random, 2) == 0 ? DType::bf16 : DType::f32};
+  s.k = 1 + below(random, std::min<int64_t>(s.E, 9));
+  if (below(random, 2) == 0) s.C = 8 * (1 + below(random, 20));
+  return s;
+}
+
+std::string name_of(const Setting& s) {
+  return str(s.N, " tokens, ", s.k, " of ", s.E, ", ", s.C, " columns", s.flag ? " flag" : "");
+}
+
+// Some logits are equal.
+Arg logits_of(const Setting& s) {
+  return {"logits", DType::f32, {s.N, s.E}, Role::input, [](int64_t i, double unit) {
+            return i % 3 == 0 ? std::floor(8 * unit) / 4 - 1 : 4 * unit - 2;
+          }};
+}
+
+// Different experts for each token; some experts are rare.
+double expert_of(const Setting& s, int64_t i) {
+  const int64_t t = i / s.k, j = i % s.k;
+  return static_cast<double>((t * t % 5 + j) % s.E);
+}
+
+Case forward_case(const Setting& s) {
+  return {
+      .op = "route_forward",
+      .shape = name_of(s),
+      .dtype = DType::f32,
+      .args = {logits_of(s),
+               {"experts", DType::i32, {s.N, s.k}, Role::output},
+               {"weights", DType::f32, {s.N, s.k}, Role::output}},
+      .run = [=](Stream& stream, Arena&, const Tensors& t) {
+        route_forward(
+            stream,
+            {.experts = t["experts"], .weights = t["weights"], .logits = t["logits"], .normalized = s.flag});
+      }};
+}
+
+Case backward_case(const Setting& s) {
+  return {.op = "route_backward",
+          .shape = name_of(s),
+          .dtype = DType::f32,
+          .args = {logits_of(s),
+                   {"dweights", DType::f32, {s.N, s.k}, Role::input},
+                   {"weights", DType::f32, {s.N, s.k}, Role::input},
+                   {"experts",
+                    DType::i32,
+                    {s.N, s.k},
+                    Role::constant,
+                    [=](int64_t i, double) { return expert_of(s, i); }},
+                   {"counts",
+                    DType::i32,
+                    {s.E},
+                    Role::constant,
+                    [](int64_t i, double) { return static_cast<double>(i % 7); }},
+                   {"dlogits", DType::f32, {s.N, s.E}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            route_backward(stream, {.dlogits = t["dlogits"],
+                                    .dweights = t["dweights"],
+                                    .experts = t["experts"],
+                                    .weights = t["weights"],
+                                    .logits = t["logits"],
+                                    .normalized = s.flag,
+                                    .counts = s.N % 2 == 0 ? t["counts"] : Tensor{},
+                                    .balance = 0.1f,
+                                    .z = s.N % 3 == 0 ? 0.2f : 0});
+          }};
+}
+
+Case rows_case(const Setting& s) {
+  const int64_t R = expert_row_count(s.N * s.k, s.E);
+  return {.op = "expert_rows",
+          .shape = name_of(s),
+          .dtype = DType::i32,
+          .args = {{"experts",
+                    DType::i32,
+                    {s.N, s.k},
+                    Role::constant,
+                    [=](int64_t i, double) { return expert_of(s, i); }},
+                   {"offsets", DType::i32, {s.E + 1}, Role::output},
+                   {"rows", DType::i32, {R}, Role::output},
+                   {"places", DType::i32, {s.N, s.k}, Role::output},
+                   {"counts",
+                    DType::i32,
+                    {s.E},
+                    Role::updated,
+                    [](int64_t i, double) { return static_cast<double>(i); }}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            expert_rows(stream, {.offsets = t["offsets"],
+                                 .rows = t["rows"],
+                                 .places = t["places"],
+                                 .counts = t["counts"],
+                                 .experts = t["experts"]});
+          }};
+}
+
+Arg places_of(const Setting& s) {
+  return {"places", DType::i32, {s.N, s.k}, Role::constant, [=](int64_t i, double) {
+            return static_cast<double>((i * 7 + 3) % (s.N * s.k));
+          }};
+}
+
+Case combine_case(const Setting& s) {
+  return {.op = "combine_rows",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"x", s.dtype, {s.N * s.k, s.C}, Role::input},
+                   {"addend", s.dtype, {s.N, s.C}, Role::input},
+                   {"weights", DType::f32, {s.N, s.k}, Role::input},
+                   places_of(s),
+                   {"y", s.dtype, {s.N, s.C}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            combine_rows(stream, {.y = t["y"],
+                                  .x = t["x"],
+                                  .places = t["places"],
+                                  .weights = s.flag ? t["weights"] : Tensor{},
+                                  .addend = s.N % 2 == 0 ? t["addend"] : Tensor{}});
+          }};
+}
+
+Case weigh_case(const Setting& s) {
+  return {.op = "weigh_rows",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"da", s.dtype, {s.N * s.k, s.C}, Role::updated},
+                   {"a", s.dtype, {s.N * s.k, s.C}, Role::updated},
+                   {"weights", DType::f32, {s.N, s.k}, Role::input},
+                   {"places",
+                    DType::i32,
+                    {s.N, s.k},
+                    Role::constant,
+                    [=](int64_t i, double) { return static_cast<double>(s.N * s.k - 1 - i); }},
+                   {"dweights", DType::f32, {s.N, s.k}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            weigh_rows(stream, {.dweights = t["dweights"],
+                                .da = t["da"],
+                                .a = t["a"],
+                                .places = t["places"],
+                                .weights = t["weights"]});
+          }};
+}
+
+void check_on_gpu(const Case& c, bool exact) {
+  CAPTURE(label(c));
+  const Values expected = test::output_values(c, Device::cpu());
+  for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
+    CAPTURE(name);
+    if (exact)
+      CHECK(values == expected.at(name));
+    else
+      CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("routes and rows of experts on a GPU are those of the CPU" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  Random random(8);
+  for (int i = 0; i < 12; ++i) {
+    const Setting s = draw(random);
+    in_some_order(i, [&] {
+      check_on_gpu(forward_case(s), false);
+      check_on_gpu(backward_case(s), false);
+      check_on_gpu(rows_case(s), true);
+      check_on_gpu(combine_case(s), true);
+      check_on_gpu(weigh_case(s), false);
+    });
+  }
+}
+
+TEST_CASE("routes and rows of experts on a GPU are the same in every order" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  const Setting s{.N = 70, .E = 9, .k = 3, .C = 40, .flag = true, .dtype = DType::bf16};
+  for (const Case& c : {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s)}) {
+    CAPTURE(label(c));
+    const auto bytes = [&] { return test::output_bytes(c, {.device = Device::cuda(0)}); };
+    const auto expected = bytes();
+    for_every_order([&] { CHECK(bytes() == expected); });
+  }
+}
+
+TEST_CASE("a GPU takes the largest logits, equal ones by index, NaN last" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> rows{1,   3, 2,         3,  0, 0,   0,     0, nan, 1,
+                                nan, 2, -infinity, -5, 4, nan, -0.0f, 0, -1,  1};
+  Case c = forward_case({.N = 5, .E = 4, .k = 4, .C = 1, .flag = true, .dtype = DType::f32});
+  c.args[0].fill = [=](int64_t i, double) { return static_cast<double>(rows[static_cast<size_t>(i)]); };
+  const std::vector<double> expected{1, 3, 2, 0, 0, 1, 2, 3, 3, 1, 0, 2, 2, 1, 0, 3, 3, 0, 1, 2};
+  CHECK(test::output_values(c, Device::cuda(0)).at("experts") == expected);
+}

@@ -1,0 +1,251 @@
+#include "kernels/route.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/expert_rows.h"
+#include "kernels/grouped_product.h"
+#include "tests/kernels/random_draw.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using test::below;
+using test::Random;
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Setting {
+  int64_t N, E, k;
+  bool normalized;
+};
+
+Setting draw(Random& random) {
+  Setting s{
+      .N = 1 + below(random, 150), .E = 1 + below(random, 40), .k = 0, .normalized = below(random, 2) == 0};
+  s.k = 1 + below(random, s.E);
+  return s;
+}
+
+// Values from -3 to 3 in steps, so that some are equal.
+std::vector<float> some_values(Random& random, int64_t count, int64_t steps) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<float>(below(random, 6 * steps) - 3 * steps) / static_cast<float>(steps));
+  return values;
+}
+
+struct Route {
+  std::vector<int32_t> experts;
+  std::vector<float> weights;
+};
+Route route(Stream& stream, const Setting& s, std::vector<float>& logits) {
+  Route r{std::vector<int32_t>(static_cast<size_t>(s.N * s.k)),
+          std::vector<float>(static_cast<size_t>(s.N * s.k))};
+  route_forward(stream, {.experts = tensor_of(r.experts.data(), {s.N, s.k}),
+                         .weights = tensor_of(r.weights.data(), {s.N, s.k}),
+                         .logits = tensor_of(logits.data(), {s.N, s.E}),
+                         .normalized = s.normalized});
+  stream.sync();
+  return r;
+}
+
+// The sum of what the gradients belong to, in double, with the choice of `r`.
+double objective(const Setting& s, const std::vector<double>& logits, const Route& r,
+                 const std::vector<float>& dweights, const std::vector<int32_t>& counts, double balance,
+                 double z) {
+  double total = 0;
+  for (int64_t t = 0; t < s.N; ++t) {
+    std::vector<double> p(static_cast<size_t>(s.E));
+    double sum = 0, chosen = 0;
+    for (int64_t e = 0; e < s.E; ++e)
+      sum += p[static_cast<size_t>(e)] = std::exp(logits[static_cast<size_t>(t * s.E + e)]);
+    const auto at = [&](int64_t j) { return static_cast<size_t>(t * s.k + j); };
+    for (int64_t j = 0; j < s.k; ++j) chosen += p[static_cast<size_t>(r.experts[at(j)])];
+    for (int64_t j = 0; j < s.k; ++j)
+      total += static_cast<double>(dweights[at(j)]) * p[static_cast<size_t>(r.experts[at(j)])] /
+               (s.normalized ? chosen : sum);
+    for (int64_t e = 0; e < s.E && !counts.empty(); ++e)
+      total += balance * counts[static_cast<size_t>(e)] * p[static_cast<size_t>(e)] / sum;
+    total += z * std::log(sum) * std::log(sum);
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("a token goes to the largest logits, equal ones by index, NaN last") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  const auto chosen = [&](std::vector<float> logits, int64_t k) {
+    const Setting s{1, static_cast<int64_t>(logits.size()), k, true};
+    return route(stream, s, logits).experts;
+  };
+  CHECK(chosen({1, 3, 2, 3}, 3) == std::vector<int32_t>{1, 3, 2});
+  CHECK(chosen({0, 0, 0, 0}, 2) == std::vector<int32_t>{0, 1});
+  CHECK(chosen({kNan, 1, kNan, 2}, 3) == std::vector<int32_t>{3, 1, 0});
+  CHECK(chosen({-INFINITY, -5, 4}, 3) == std::vector<int32_t>{2, 1, 0});
+  CHECK(chosen({7}, 1) == std::vector<int32_t>{0});
+}
+
+TEST_CASE("the choice is a stable sort, and the weights are softmax values") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(3);
+  for (int i = 0; i < 60; ++i) {
+    const Setting s = draw(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 7);
+    const Route r = route(stream, s, logits);
+    for (int64_t t = 0; t < s.N; ++t) {
+      const float* const row = logits.data() + t * s.E;
+      std::vector<int32_t> order(static_cast<size_t>(s.E));
+      for (int64_t e = 0; e < s.E; ++e) order[static_cast<size_t>(e)] = static_cast<int32_t>(e);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+      double all = 0, of_chosen = 0;
+      for (int64_t e = 0; e < s.E; ++e) all += std::exp(static_cast<double>(row[e]));
+      for (int64_t j = 0; j < s.k; ++j)
+        of_chosen += std::exp(static_cast<double>(row[order[static_cast<size_t>(j)]]));
+      for (int64_t j = 0; j < s.k; ++j) {
+        const auto at = static_cast<size_t>(t * s.k + j);
+        CHECK(r.experts[at] == order[static_cast<size_t>(j)]);
+        const double weight =
+            std::exp(static_cast<double>(row[r.experts[at]])) / (s.normalized ? of_chosen : all);
+        CHECK(r.weights[at] == doctest::Approx(weight).epsilon(2e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("the gradients of logits are finite differences of weights and auxiliary losses") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(4);
+  for (int i = 0; i < 30; ++i) {
+    const Setting s = draw(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 97), dlogits(logits.size());
+    const Route r = route(stream, s, logits);
+    std::vector<float> dweights = some_values(random, s.N * s.k, 11);
+    std::vector<int32_t> counts;
+    for (int64_t e = 0; i % 2 == 0 && e < s.E; ++e) counts.push_back(static_cast<int32_t>(below(random, 9)));
+    const float balance = 0.03f, z = i % 3 == 0 ? 0.2f : 0;
+    Route given = r;
+    route_backward(stream, {.dlogits = tensor_of(dlogits.data(), {s.N, s.E}),
+                            .dweights = tensor_of(dweights.data(), {s.N, s.k}),
+                            .experts = tensor_of(given.experts.data(), {s.N, s.k}),
+                            .weights = tensor_of(given.weights.data(), {s.N, s.k}),
+                            .logits = tensor_of(logits.data(), {s.N, s.E}),
+                            .normalized = s.normalized,
+                            .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E}),
+                            .balance = balance,
+                            .z = z});
+    stream.sync();
+    std::vector<double> moved(logits.begin(), logits.end());
+    for (int probe = 0; probe < 20; ++probe) {
+      const auto at = static_cast<size_t>(below(random, s.N * s.E));
+      constexpr double kStep = 1e-4;
+      const double before = moved[at];
+      moved[at] = before + kStep;
+      const double up = objective(s, moved, r, dweights, counts, balance, z);
+      moved[at] = before - kStep;
+      const double down = objective(s, moved, r, dweights, counts, balance, z);
+      moved[at] = before;
+      CHECK(std::abs((up - down) / (2 * kStep) - static_cast<double>(dlogits[at])) < 2e-5);
+    }
+  }
+}
+
+TEST_CASE("rows of experts have the order of their tokens, in segments of whole pieces") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(5);
+  for (int i = 0; i < 60; ++i) {
+    const Setting s = draw(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 5);
+    Route r = route(stream, s, logits);
+    const int64_t R = expert_row_count(s.N * s.k, s.E);
+    std::vector<int32_t> offsets(static_cast<size_t>(s.E + 1)), rows(static_cast<size_t>(R)),
+        places(r.experts.size()), counts(static_cast<size_t>(s.E), 1);
+    expert_rows(stream, {.offsets = tensor_of(offsets.data(), {s.E + 1}),
+                         .rows = tensor_of(rows.data(), {R}),
+                         .places = tensor_of(places.data(), {s.N, s.k}),
+                         .counts = tensor_of(counts.data(), {s.E}),
+                         .experts = tensor_of(r.experts.data(), {s.N, s.k})});
+    stream.sync();
+    CHECK(offsets.front() == 0);
+    CHECK(offsets.back() <= R);
+    int64_t used = 0;
+    for (size_t e = 0; e + 1 < offsets.size(); ++e) {
+      CHECK(offsets[e] % kSegmentRows == 0);
+      int32_t row = offsets[e], before = -1, count = 0;
+      for (; row < offsets[e + 1] && rows[static_cast<size_t>(row)] >= 0; ++row, ++count) {
+        CHECK(rows[static_cast<size_t>(row)] > before);
+        before = rows[static_cast<size_t>(row)];
+      }
+      for (; row < offsets[e + 1]; ++row) CHECK(rows[static_cast<size_t>(row)] == -1);
+      CHECK(offsets[e + 1] - offsets[e] - count < kSegmentRows);
+      CHECK(counts[e] == count + 1);  // added to 1
+      used += count;
+    }
+    CHECK(used == s.N * s.k);
+    for (size_t at = 0; at < places.size(); ++at) {
+      const int32_t place = places[at], expert = r.experts[at];
+      CHECK(rows[static_cast<size_t>(place)] == static_cast<int32_t>(at) / s.k);
+      CHECK(place >= offsets[static_cast<size_t>(expert)]);
+      CHECK(place < offsets[static_cast<size_t>(expert) + 1]);
+    }
+  }
+}
+
+TEST_CASE("rows are combined by weights, and weighed for the gradient") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(6);
+  constexpr int64_t kN = 9, kK = 3, kC = 37, kRows = 64;
+  std::vector<float> x = some_values(random, kRows * kC, 50), addend = some_values(random, kN * kC, 50),
+                     y(static_cast<size_t>(kN * kC)), weights = some_values(random, kN * kK, 9), da = x,
+                     a = some_values(random, kRows * kC, 50), dweights(weights.size());
+  std::vector<int32_t> places;
+  for (int32_t i = 0; i < kN * kK; ++i) places.push_back(i * 11 % 64);
+  const auto matrix = [](std::vector<float>& v, int64_t rows, int64_t columns) {
+    return tensor_of(v.data(), {rows, columns});
+  };
+  for (const bool weighted : {false, true})
+    for (const bool adds : {false, true}) {
+      combine_rows(stream, {.y = matrix(y, kN, kC),
+                            .x = matrix(x, kRows, kC),
+                            .places = tensor_of(places.data(), {kN, kK}),
+                            .weights = weighted ? matrix(weights, kN, kK) : Tensor{},
+                            .addend = adds ? matrix(addend, kN, kC) : Tensor{}});
+      stream.sync();
+      for (int64_t t = 0; t < kN; ++t)
+        for (int64_t c = 0; c < kC; ++c) {
+          double expected = adds ? static_cast<double>(addend[static_cast<size_t>(t * kC + c)]) : 0;
+          for (int64_t j = 0; j < kK; ++j) {
+            const auto at = static_cast<size_t>(t * kK + j);
+            expected += (weighted ? static_cast<double>(weights[at]) : 1) *
+                        static_cast<double>(x[static_cast<size_t>(places[at] * kC + c)]);
+          }
+          CHECK(y[static_cast<size_t>(t * kC + c)] == doctest::Approx(expected).epsilon(1e-5));
+        }
+    }
+  const std::vector<float> da_before = da, a_before = a;
+  weigh_rows(stream, {.dweights = matrix(dweights, kN, kK),
+                      .da = matrix(da, kRows, kC),
+                      .a = matrix(a, kRows, kC),
+                      .places = tensor_of(places.data(), {kN, kK}),
+                      .weights = matrix(weights, kN, kK)});
+  stream.sync();
+  for (size_t i = 0; i < places.size(); ++i) {
+    double dot = 0;
+    for (int64_t c = 0; c < kC; ++c) {
+      const auto at = static_cast<size_t>(places[i] * kC + c);
+      dot += static_cast<double>(da_before[at]) * static_cast<double>(a_before[at]);
+      CHECK(da[at] == da_before[at] * weights[i]);
+      CHECK(a[at] == a_before[at] * weights[i]);
+    }
+    CHECK(dweights[i] == doctest::Approx(dot).epsilon(1e-4));
+  }
+}

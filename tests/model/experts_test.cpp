@@ -1,0 +1,132 @@
+// Mixtures of experts whose weights and tokens follow a rule, against losses and gradients of transformers.
+
+#include "model/experts.h"
+
+#include <cmath>
+#include <string>
+
+#include "tests/model/small_run.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+using test::SmallRun;
+
+constexpr int64_t kVocab = 96, kSequences = 2, kLength = 24;
+
+uint32_t mixed(uint32_t h) {
+  h ^= h >> 16;
+  h *= 0x7feb352d;
+  h ^= h >> 15;
+  h *= 0x846ca68b;
+  return h ^ h >> 16;
+}
+
+uint32_t hash_of(const std::string& name) {  // FNV-1a
+  uint32_t h = 2166136261u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  return h;
+}
+
+struct Spread {
+  double size, middle;
+};
+Spread spread_of(const std::string& name) {
+  if (name.ends_with("norm.weight")) return {0.5, 1};
+  if (name.ends_with("gate.weight")) return {1, 0};
+  return {0.25, 0};
+}
+
+void fill(const Model& model, const ParamTensors& parameters, Stream&) {
+  for (size_t u = 0; u < parameters.size(); ++u)
+    for (size_t i = 0; i < parameters[u].size(); ++i) {
+      const std::string& name = model.param_lists()[u].specs()[i].name;
+      const auto [size, middle] = spread_of(name);
+      const uint32_t hash = hash_of(name);
+      std::vector<double> values(static_cast<size_t>(parameters[u][i].size()));
+      for (size_t k = 0; k < values.size(); ++k) {
+        const uint32_t h = mixed(hash + static_cast<uint32_t>(k) * 0x9E3779B1u);
+        values[k] = middle + size * (static_cast<double>(h >> 8) / (1 << 24) - 0.5);
+      }
+      bench::from_doubles(parameters[u][i], values);
+    }
+}
+
+SmallRun::Golden text() {
+  SmallRun::Golden golden;
+  test::GoldenTensor tokens{.dtype = "I32", .shape = {kSequences, kLength}, .values = {}}, targets = tokens;
+  for (uint32_t p = 0; p < kSequences * kLength; ++p) tokens.values.push_back(mixed(p + 7) % kVocab);
+  for (int64_t p = 0; p < kSequences * kLength; ++p)
+    targets.values.push_back((p + 1) % kLength == 0 ? -100 : tokens.values[static_cast<size_t>(p) + 1]);
+  return {{"tokens", tokens}, {"targets", targets}};
+}
+
+struct Reference {
+  const char* family;
+  int64_t experts, ffn, kv_heads;
+  bool norm_topk;
+  double loss, norm, norm_with_balance;  // means; with a coefficient of 0.01
+};
+// transformers 5.24.0 in fp32.
+constexpr Reference kReferences[] = {
+    {"qwen3_moe", 8, 32, 2, true, 4.805442, 3.708137, 3.703772},
+    {"mixtral", 4, 48, 2, true, 4.865099, 3.167907, 3.178699},
+    {"olmoe", 8, 32, 4, false, 4.810507, 3.335047, 3.335513},
+};
+
+SmallRun run_of(const Reference& r, DType dtype, bool recompute, double coefficient) {
+  ModelConfig c{.family = r.family,
+                .layers = 2,
+                .hidden = 64,
+                .heads = 4,
+                .kv_heads = r.kv_heads,
+                .ffn = r.ffn,
+                .vocab = kVocab,
+                .max_positions = kLength,
+                .rope_theta = 10000,
+                .experts = r.experts,
+                .experts_per_token = 2,
+                .norm_topk = r.norm_topk};
+  const double rows = 2 * kSequences * kLength, targets = kSequences * (kLength - 1);
+  // The run's gradients are sums over targets.
+  const double balance = targets * coefficient * static_cast<double>(r.experts) / rows / rows;
+  return {resolved(c), text(), dtype, recompute, fill, static_cast<float>(balance)};
+}
+
+double norm_of(const SmallRun& run) {
+  double sum = 0;
+  for (const auto& list : run.gradients())
+    for (const Tensor& gradient : list)
+      for (const double g : bench::to_doubles(gradient)) sum += g * g;
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+TEST_CASE("mixtures of experts have the losses and the norms of gradients of transformers") {
+  constexpr double kTargets = kSequences * (kLength - 1);
+  for (const Reference& r : kReferences) {
+    CAPTURE(std::string(r.family));
+    const SmallRun plain = run_of(r, DType::f32, false, 0), balanced = run_of(r, DType::f32, false, 0.01);
+    CHECK(plain.loss() / kTargets == doctest::Approx(r.loss).epsilon(1e-6));
+    CHECK(norm_of(plain) / kTargets == doctest::Approx(r.norm).epsilon(1e-6));
+    CHECK(norm_of(balanced) / kTargets == doctest::Approx(r.norm_with_balance).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("each token of each block counts once for each of its experts, and not again when recomputed") {
+  for (const bool recompute : {false, true}) {
+    const SmallRun run = run_of(kReferences[0], DType::f32, recompute, 0.01);
+    double sum = 0;
+    for (const double count : bench::to_doubles(run.expert_counts())) sum += count;
+    CHECK(sum == 2 * 2 * kSequences * kLength);
+  }
+}
+
+TEST_CASE("recomputed mixtures with a loss that balances experts have the same gradients") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    CHECK(norm_of(run_of(kReferences[2], dtype, false, 0.5)) ==
+          norm_of(run_of(kReferences[2], dtype, true, 0.5)));
+}
