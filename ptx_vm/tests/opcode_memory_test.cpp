@@ -57,6 +57,9 @@ TEST_CASE("global memory is written in every width") {
               [](uint64_t l) { return 0x09090009 | l << 8; });
   check_lanes(at + "st.global.v2.u32 [%rd1], {7, %r30}; ld.global.u32 %r0, [%rd1+4];",
               [](uint64_t l) { return l; });
+  check_lanes(at + "cvt.rn.f32.u32 %f1, %r30; mov.f32 %f2, 0f40000000; st.global.v2.f32 [%rd1], {%f2, %f1};"
+                   "ld.global.f32 %f0, [%rd1+4]; cvt.rzi.u32.f32 %r0, %f0;",
+              [](uint64_t l) { return l; });
   check_lanes(
       at + "st.global.u32 [%rd1], %r30; red.release.gpu.global.add.s32 [%rd1], 5; ld.global.u32 %r0, [%rd1];",
       [](uint64_t l) { return l + 5; });
