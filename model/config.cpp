@@ -121,8 +121,15 @@ void check_vision(Problems& problems, const ModelConfig& c) {
 
 void check_experts(Problems& problems, const ModelConfig& c) {
   if (!family(c.family).experts) {
-    problems.check(c.experts == 0, "model.experts = ", c.experts, ", but model.family = ", c.family,
-                   " has no experts: take qwen3_moe, mixtral or olmoe, or set it to 0");
+    const auto none = [&](const char* key, bool is_set) {
+      problems.check(!is_set, "model.", key, " is set, but model.family = ", c.family,
+                     " has no experts: take qwen3_moe, mixtral or olmoe, or remove it");
+    };
+    none("experts", c.experts != 0);
+    none("experts_per_token", c.experts_per_token != 0);
+    none("expert_ffn", c.expert_ffn != 0);
+    none("norm_topk", *c.norm_topk);
+    none("dense_blocks", !c.dense_blocks.empty());
     return;
   }
   constexpr int64_t kMostExperts = 1 << 12, kBlock = 256;
@@ -349,7 +356,7 @@ ModelConfig resolved(ModelConfig c) {
   }
   if (c.query_scalar == 0) c.query_scalar = c.head_dim;
   if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMaxSize) c.ffn = 4 * c.hidden;
-  if (c.expert_ffn == 0) c.expert_ffn = c.ffn;
+  if (c.expert_ffn == 0 && f.experts) c.expert_ffn = c.ffn;
   check_model(c);
   return c;
 }
