@@ -7,6 +7,7 @@
 
 #include "bench/kernels/gemm_setting.h"
 #include "runtime/gpu.h"
+#include "tests/kernels/no_sm90.h"
 #include "tests/kernels/outputs.h"
 #include "tests/kernels/random_draw.h"
 #include "tests/ptx_vm/every_order.h"
@@ -15,6 +16,7 @@
 using namespace flatshard;
 using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
+using test::has_no_sm90;
 
 namespace {
 
@@ -103,8 +105,6 @@ void check_drawn(uint64_t seed, int settings) {
     });
   }
 }
-
-bool has_no_sm90() { return cuda_device_count() == 0 || !cuda::has_gemm_sm90(); }
 
 }  // namespace
 

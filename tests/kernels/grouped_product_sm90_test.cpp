@@ -2,20 +2,19 @@
 // GPU in flatshard_tests.
 
 #include "kernels/gemm.h"
-#include "kernels/gemm_sm90.h"
 #include "kernels/grouped_product.h"
 #include "runtime/gpu.h"
 #include "tests/kernels/grouped_draw.h"
+#include "tests/kernels/no_sm90.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
+using test::has_no_sm90;
 
 namespace {
-
-bool has_no_sm90() { return cuda_device_count() == 0 || !cuda::has_gemm_sm90(); }
 
 void check_drawn(uint64_t seed, int settings) {
   test::Random random(seed);

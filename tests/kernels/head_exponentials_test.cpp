@@ -7,9 +7,9 @@
 
 #include "bench/kernels/head_setting.h"
 #include "kernels/gemm.h"
-#include "kernels/gemm_sm90.h"
 #include "kernels/head.h"
 #include "runtime/gpu.h"
+#include "tests/kernels/no_sm90.h"
 #include "tests/kernels/outputs.h"
 #include "tests/kernels/random_draw.h"
 #include "tests/ptx_vm/every_order.h"
@@ -18,13 +18,12 @@
 using namespace flatshard;
 using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
+using test::has_no_sm90;
 
 namespace {
 
 using test::below;
 using test::Random;
-
-bool has_no_sm90() { return cuda_device_count() == 0 || !cuda::has_gemm_sm90(); }
 
 const Device kGpu = Device::cuda(0);
 
