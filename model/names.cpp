@@ -83,23 +83,18 @@ ParamNames olmo2() {
   return n;
 }
 
-ParamNames qwen3_moe() {
+// Llama with a mixture of experts, whose router and experts are in the module `mlp`.
+ParamNames with_experts(const std::string& mlp, const char* gate, const char* up, const char* down) {
   ParamNames n = kLlama;
-  n.router = "mlp.gate";
-  n.expert_gate = "mlp.experts.{e}.gate_proj";
-  n.expert_up = "mlp.experts.{e}.up_proj";
-  n.expert_down = "mlp.experts.{e}.down_proj";
+  n.router = mlp + ".gate";
+  n.expert_gate = mlp + ".experts.{e}." + gate;
+  n.expert_up = mlp + ".experts.{e}." + up;
+  n.expert_down = mlp + ".experts.{e}." + down;
   return n;
 }
 
-ParamNames mixtral() {
-  ParamNames n = kLlama;
-  n.router = "block_sparse_moe.gate";
-  n.expert_gate = "block_sparse_moe.experts.{e}.w1";
-  n.expert_up = "block_sparse_moe.experts.{e}.w3";
-  n.expert_down = "block_sparse_moe.experts.{e}.w2";
-  return n;
-}
+ParamNames qwen3_moe() { return with_experts("mlp", "gate_proj", "up_proj", "down_proj"); }
+ParamNames mixtral() { return with_experts("block_sparse_moe", "w1", "w3", "w2"); }
 
 ParamNames idefics() {
   ParamNames n = kLlama;
