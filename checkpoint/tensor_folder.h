@@ -49,7 +49,7 @@ class TensorFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<std::string> file_names_;
   std::map<std::string, const SafetensorsEntry*> entries_;
-  std::vector<std::unique_ptr<SafetensorsEntry>> parts_;  // of tensors that were cut
+  std::vector<std::unique_ptr<SafetensorsEntry>> parts_;  // made by cut()
 };
 
 // Reads one process's ranges of the files of a TensorFolder, and sums the bytes while they are in cache. If

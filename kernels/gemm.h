@@ -70,7 +70,7 @@ enum class ProductKernels { cublaslt, own };
 void use_product_kernels(ProductKernels kernels);
 ProductKernels product_kernels();
 bool has_own_products(Device device);  // whether the project's own kernel runs on it
-// In the flags of a recorded product: the project's kernel computes it.
+// Set in the flags of a recorded product that the project's kernel computes.
 inline constexpr int64_t kFlagOwn = 32;
 // Initializes the library for a device; otherwise the first product would.
 void prepare_gemm(Device device);

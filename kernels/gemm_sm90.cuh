@@ -307,7 +307,7 @@ struct ProductArguments {
   CUtensorMap a, b;
   Jobs jobs;
   End end;
-  GatheredRows gathered;  // with Gathers::a in place of a, with Gathers::b in place of b
+  GatheredRows gathered;  // stands for a with Gathers::a, and for b with Gathers::b
 
   // The first of the 128 columns of a half of a tile.
   __device__ int first_column(int tile, int half) const {
@@ -491,7 +491,7 @@ __global__ void __launch_bounds__(ProductTiles::kThreads, 1)
   const int group = __shfl_sync(0xffffffffu, Tiles::group(), 0);
   const int warp = static_cast<int>(threadIdx.x) / kWarp % kGroupWarps;
   const bool speaks = threadIdx.x % kWarp == 0;  // this lane arrives for its warp
-  int use = 0;                                   // of the ring, by all tiles of this block
+  int use = 0;                                   // counts the uses of the ring by all tiles of this block
   Jobs jobs = a.jobs;
   Job job;
   for (int tile = blockIdx.x; jobs.find(tile, job); tile += gridDim.x) {
@@ -535,7 +535,7 @@ struct Operands {
   Tensor a, b;
   int64_t a_stride, b_stride, matrices = 1;
   int64_t between = 0;         // elements between matrices of b; 0: each follows the one before
-  const int* index = nullptr;  // of gathered rows
+  const int* index = nullptr;  // the index of GatheredRows
 
   CUtensorMap map_of_a() const {
     return kGathers == Gathers::a ? CUtensorMap{}

@@ -159,7 +159,7 @@ class HostSegments {
   }
 
   GroupedProduct g_;
-  Tensor sums_;      // of one segment, if c has 16 bits
+  Tensor sums_;      // the sums of one segment, if c has 16 bits
   Tensor gathered_;  // rows of x that are not side by side
   HostProduct first_, next_;
 };

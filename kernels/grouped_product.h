@@ -7,9 +7,9 @@
 //   dx = dy w_e      {.c = dx, .a = dy, .b = w}                        dx (R, K), dy (R, N)
 //   dw_e += dy^T x   {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 //
-// With `rows`, row r of x is row rows[r] of a larger or smaller matrix, or zeros where rows[r] is negative;
-// so the rows of tokens need not be copied to their segments. Rows of y and dx behind the last segment become
-// zero, and so does dw of a segment without rows.
+// With `rows`, x is the matrix of all tokens, and its row rows[r] stands for row r, or zeros where rows[r] is
+// negative; so the rows of tokens need not be copied to their segments. Rows of y and dx behind the last
+// segment become zero, and so does dw of a segment without rows.
 //
 // A row of y or dx depends on that row of a alone; on the CPU its bits also depend on its place among
 // kSegmentRows, unless segments have at most kFewRows rows (gemm_rows.h). The sums of dw begin at the

@@ -1,8 +1,8 @@
 #pragma once
 // The loss of the output head (head.h) from exponentials, on GPUs where the project's kernel multiplies
-// (use_product_kernels). The product of a chunk of N tokens does not write logits, but for each row and tile
-// of 256 columns the largest logit and the sum of exp(logit - largest), in fp32, the logit of the target,
-// and, for gradients, exp(logit - largest) in 16 bits. The gradients replace these:
+// (use_product_kernels). The product of a chunk of N tokens writes no logits. For each row and tile of 256
+// columns it writes the largest logit and the sum of exp(logit - largest), in fp32; for each row the logit of
+// the target; and, if gradients are wanted, exp(logit - largest) in 16 bits. The gradients replace these:
 //
 //   loss = weight (ln sum exp(x) - x[target])      dlogits = weight (softmax(x) - onehot(target))
 //

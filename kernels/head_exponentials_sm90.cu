@@ -13,7 +13,7 @@ static_assert(HeadExponentials::kTile == ProductTiles::kColumns);
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// Of each row of a tile: the largest sum, and the sum of exp(sum - largest), and all of the latter.
+// Writes for each row of a tile the largest sum, the sum of exp(sum - largest), and these exponentials.
 template <class T>
 struct ExponentialEnd {
   static constexpr bool kHalves = false;
@@ -79,7 +79,7 @@ __device__ void begin_end(const ProductArguments<Jobs, ExponentialEnd<T>>& a,
 
 namespace {
 
-constexpr int kThreads = 512;  // with 40 registers, three blocks fit on an SM
+constexpr int kThreads = 512;  // three such blocks fit on an SM, with 40 registers a thread
 
 template <class T>
 struct ExponentialRows {

@@ -80,7 +80,7 @@ void weights_gradient(const RouteBackward& a, int64_t row, const Softmax& p, flo
                      *const weights = a.weights.as<float>() + row * k,
                      *const dweights = a.dweights.as<float>() + row * k;
   const int32_t* const chosen = a.experts.as<int32_t>() + row * k;
-  float mean = 0;  // of dweights, weighted
+  float mean = 0;  // the mean of dweights, by weights
   for (int64_t j = 0; j < k; ++j) mean += weights[j] * dweights[j];
   if (a.normalized)
     std::fill_n(dlogits, E, 0.0f);
@@ -95,7 +95,7 @@ void add_auxiliary(const RouteBackward& a, int64_t row, const Softmax& p, float*
   const int64_t E = a.logits.shape[1];
   const float* const logits = a.logits.as<float>() + row * E;
   const int32_t* const counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>();
-  float mean = 0;  // of the gradients of p, weighted
+  float mean = 0;  // the mean of the gradients of p, by p
   for (int64_t e = 0; counts && e < E; ++e)
     mean += p.of(logits[e]) * (a.balance * static_cast<float>(counts[e]));
   const float of_lse = 2 * a.z * p.lse();

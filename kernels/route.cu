@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
   const int32_t* const experts = a.experts + row * a.k;
   float* const dlogits = a.dlogits + row * a.E;
   const Softmax p(logits, a.E);
-  float mean = 0, balanced = 0;  // of the gradients of weights, and of p, weighted
+  float mean = 0, balanced = 0;  // the means of the gradients of weights and of p
   for (int j = lane(); j < a.k; j += kWarp) mean = fmaf(weights[j], dweights[j], mean);
   mean = warp_sum(mean);
   if (a.counts) {
