@@ -79,7 +79,7 @@ TEST_CASE("weights are converted to the dtype that is asked for") {
 TEST_CASE("weights that do not match the config are named") {
   OnCpu cpu;
   const ResidentModel model(test::small_model("llama"), DType::f32, cpu.stream);
-  std::filesystem::create_directories(kFolder);
+  test::write_model_folder(kFolder, model);
   std::vector<SafetensorsSpec> specs = weight_specs(model.model(), DType::f32);
   specs.back().name = "head";
   specs.front().shape = {40, 8};
@@ -126,7 +126,7 @@ TEST_CASE("joined parameters of a resident model are one matrix, whatever their 
 TEST_CASE("extra tensors of older files are ignored") {
   OnCpu cpu;
   const ResidentModel model(test::small_model("gpt2"), DType::f32, cpu.stream);
-  std::filesystem::create_directories(kFolder);
+  test::write_model_folder(kFolder, model);
   std::vector<SafetensorsSpec> specs = weight_specs(model.model(), DType::f32);
   for (SafetensorsSpec& spec : specs) spec.name = spec.name.substr(std::strlen("transformer."));
   specs.push_back({"h.0.attn.bias", DType::f32, {1, 1, 64, 64}});
