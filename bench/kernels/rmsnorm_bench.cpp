@@ -121,7 +121,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   std::vector<Case> cases;
   if (scale == Scale::bench || scale == Scale::vm) {
     // Rows of the residual stream, and heads of Qwen3.
-    const int64_t rows = scale == Scale::bench ? 16384 : 512;
+    const int64_t rows = scale == Scale::bench ? 16384 : 128;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Sizes& s : {Sizes{rows, 1536}, {rows, 2048}, {rows, 4096}, {16 * rows, 128}}) {
         cases.push_back(forward_case(dtype, s, dtype));

@@ -15,7 +15,7 @@
 //   --written         the same, with each subject in one schedule, in turn
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //                     rank 0
-//   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
+//   --losses          the loss after 8 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
 //   --unmatched       a graph that only rank 0 launches, on GPUs with NCCL: the watchdog ends the ranks
 //   --traffic         the bytes received in a step of each strategy, compared with the unit table
@@ -160,7 +160,7 @@ void print_losses(World& world) {
       c.train.total_batch_size = world.size() % 2 == 0 ? kMatrixSequences : 15;
       c.parallel.strategy = strategy;
       c.parallel.reduction = reduction;
-      const double loss = run.final_loss(c, 20);
+      const double loss = run.final_loss(c, 8);
       if (world.rank() == 0)
         std::cout << "loss " << strategy << ' ' << reduction << ' ' << std::setprecision(12) << loss << '\n';
     }

@@ -47,16 +47,16 @@ std::map<std::string, double> losses(int ranks) {
 
 }  // namespace
 
-// tests/comm/nightly tries all settings on 4 and 8 ranks, for 10 steps.
+// tests/comm/nightly tries all settings on any number of ranks, for 10 steps.
 TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every stream order") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const size_t subjects = 29 + 2 * optimizers_beside_the_default();
   const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--sample --steps 2"));
   CHECK(alone.size() == subjects);
-  for (const auto& [ranks, mode] : {std::pair{2, "--subset"}, {4, "--sample"}, {8, "--sample"}}) {
+  for (const int ranks : {2, 4, 8}) {
     if (ranks == 8 && *kSanitizer != '\0') continue;  // would take minutes on a few cores
     CAPTURE(ranks);
-    const test::Finished run = rank_matrix(ranks, str(mode, " --steps 2"));
+    const test::Finished run = rank_matrix(ranks, "--sample --steps 2");
     REQUIRE_MESSAGE(run.exit_code == 0, run.output);
     const std::map<std::string, std::string> found = hashes(run);
     CHECK(found.size() >= (ranks <= 4 ? subjects : subjects / 4));
@@ -104,11 +104,12 @@ TEST_CASE("runs in pipeline stages write the files of one stage, and resume each
 
 TEST_CASE("3 and 5 ranks agree with one rank up to rounding, in every strategy and reduction") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  constexpr double kRounding = 1e-6;  // f32 sums in another order, over 20 steps
-  const double alone = losses(1).at("full_shard exact");
+  constexpr double kRounding = 1e-6;  // f32 sums in another order, over 8 steps
+  const std::map<std::string, double> on_one = losses(1);
+  const double alone = on_one.at("full_shard exact");
   for (const int ranks : {1, 3, 5}) {
     CAPTURE(ranks);
-    for (const auto& [how, loss] : losses(ranks)) {
+    for (const auto& [how, loss] : ranks == 1 ? on_one : losses(ranks)) {
       CAPTURE(how);
       CHECK(loss == doctest::Approx(alone).epsilon(kRounding));
     }

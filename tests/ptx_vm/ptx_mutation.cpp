@@ -22,33 +22,51 @@ Lines lines_of(const std::string& text) {
   return lines;
 }
 
+// Where the body ends of a kernel whose name is at `entry`: braces of asm are no end.
+size_t end_of_body(const std::string& ptx, size_t entry) {
+  const size_t next = std::min({ptx.find(".entry", entry + 1), ptx.find("\n.file", entry), ptx.size()});
+  return ptx.rfind("\n}", next) + 2;
+}
+
 // The body of the kernel whose mangled name contains `name`, in the PTX of a file.
 struct Body {
-  size_t begin, end;
+  size_t start, begin, end;  // of the line of `.entry`, and of what is between the braces
 };
 Body body_of(const std::string& ptx, const std::string& name) {
   for (size_t at = 0; (at = ptx.find(".entry", at)) != ptx.npos; ++at) {
     const size_t parameters = ptx.find('(', at);
     if (ptx.substr(at, parameters - at).find(name) == std::string::npos) continue;
-    const size_t begin = ptx.find("\n{", parameters);
-    return {begin, std::min(ptx.find(".entry", begin), ptx.size())};  // braces of asm are no end
+    return {ptx.rfind('\n', at), ptx.find("\n{", parameters), end_of_body(ptx, at)};
   }
   fail(str("no kernel is named like ", name));
 }
 
-// The PTX of a file with one of the lines of a kernel changed that match: the one numbered `which`. `changed`
-// is that line.
+// What a text declares beside kernels: the text without `.entry` and the bodies that follow it.
+std::string declarations(const std::string& ptx) {
+  std::string result;
+  for (size_t begin = 0; begin < ptx.size();) {
+    const size_t entry = ptx.find(".entry", begin);
+    if (entry == ptx.npos) return result + ptx.substr(begin);
+    result += ptx.substr(begin, ptx.rfind('\n', entry) - begin);
+    begin = end_of_body(ptx, entry);
+  }
+  return result;
+}
+
+// The PTX of a kernel with one of its lines changed that match: the one numbered `which`. `changed` is that
+// line. Other kernels of the file are left out, because reading them takes longer than running this one.
 std::string edited(const std::string& ptx, const std::string& mangled, const Mutation& mutation, size_t which,
                    std::string& changed, size_t& found) {
   const Body body = body_of(ptx, mangled);
-  std::string result = ptx.substr(0, body.begin);
+  std::string result =
+      declarations(ptx.substr(0, body.start)) + ptx.substr(body.start, body.begin - body.start);
   found = 0;
   for (const std::string& line : lines_of(ptx.substr(body.begin, body.end - body.begin))) {
     const bool is_it = std::regex_search(line, mutation.pattern) && (found++ == which || mutation.everywhere);
     if (is_it) changed = line;
     result += (is_it ? std::regex_replace(line, mutation.pattern, mutation.with) : line) + '\n';
   }
-  return result + ptx.substr(body.end);
+  return result + declarations(ptx.substr(body.end));
 }
 
 // Whether the machine has a finding or the outputs differ when asynchronous work runs late, or else early.

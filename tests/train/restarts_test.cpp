@@ -41,7 +41,7 @@ TEST_CASE("a job that loses ranks starts again by itself, with the bits of one t
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("restarts");
   const std::string options =
-      " --train.steps=400 --checkpoint.save_every=20 --train.eval_every=1000 --schedule.kind=constant "
+      " --train.steps=250 --checkpoint.save_every=20 --train.eval_every=1000 --schedule.kind=constant "
       "--run.dir=runs/";
   const test::Finished whole = workshop.train(2, options + "whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);

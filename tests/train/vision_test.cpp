@@ -43,6 +43,7 @@ TEST_CASE("models that read images have the same bits on any number of ranks and
     same(2, "--parallel.strategy=no_shard --train.recompute=true");
     same(4,
          "--parallel.strategy=hybrid --parallel.group_size=2 --parallel.wrap=size --parallel.wrap_size=500");
+    if (family == "idefics2" || family == "qwen2_vl") continue;  // the others have their layers, and more
     same(2, "--parallel.offload=true --parallel.wrap=attention_mlp");
     same(2, "--parallel.stages=2");
     same(4, "--parallel.stages=2 --parallel.schedule=interleaved --train.recompute=true");
