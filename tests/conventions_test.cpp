@@ -132,7 +132,7 @@ const std::vector<ThirdParty>& third_party() {
   static const std::vector<ThirdParty> rules{
       {"^(cuda|cuda_.*|driver_types|vector_types)\\.h$", "_cuda\\.cpp$|\\.cuh?$|^runtime/cuda_check\\.h$"},
       {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
-      {"^cublas", "^(kernels|ptx_vm|ptx_vm/tests)/cublas|^bench/fp8_cases\\.cpp$"},
+      {"^cublas", "^(kernels|tests/kernels|ptx_vm|ptx_vm/tests)/cublas|^bench/fp8_cases\\.cpp$"},
       {"^cudnn", "^kernels/cudnn"},
       {"^nccl\\.h$",
        "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^ptx_vm/(nccl|tests/nccl_ranks_cuda)\\.cpp$"},
