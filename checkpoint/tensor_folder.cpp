@@ -26,13 +26,17 @@ bool is_plain_name(const std::string& name) {
 
 }  // namespace
 
-TensorFolder::TensorFolder(const std::string& folder, const std::string& stem) {
+TensorFolder::TensorFolder(const std::string& folder, const std::string& stem,
+                           const std::vector<JoinedTensor>& joined) {
   const fs::path single = fs::path(folder) / (stem + kExtension),
                  index = fs::path(folder) / (stem + kIndexExtension);
-  const bool cut = !fs::exists(single) && fs::exists(index);
-  path_ = (cut ? index : single).string();
-  cut ? open_shards(folder) : open_single();
+  const bool has_index = !fs::exists(single) && fs::exists(index);
+  path_ = (has_index ? index : single).string();
+  has_index ? open_shards(folder) : open_single();
   file_names_.push_back(fs::path(path_).filename().string());
+  for (const JoinedTensor& tensor : joined)
+    if (const SafetensorsEntry* const entry = find(tensor.name); entry && entry->shape == tensor.shape)
+      cut(tensor);
 }
 
 void TensorFolder::open_single() {
@@ -77,18 +81,17 @@ const SafetensorsEntry* TensorFolder::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : found->second;
 }
 
-void TensorFolder::cut(const std::string& name, const std::vector<Part>& parts) {
-  const SafetensorsEntry whole = *entries_.at(name);
-  int64_t elements = 1, begin = whole.bytes.begin;
-  for (const int64_t extent : whole.shape) elements *= extent;
-  entries_.erase(name);
-  for (const Part& part : parts) {
-    int64_t bytes = whole.bytes.size / elements;
-    for (const int64_t extent : part.shape) bytes *= extent;
+void TensorFolder::cut(const JoinedTensor& joined) {
+  const SafetensorsEntry whole = *entries_.at(joined.name);
+  int64_t begin = whole.bytes.begin, elements = 0;
+  for (const JoinedTensor::Part& part : joined.parts) elements += part.elements();
+  entries_.erase(joined.name);
+  for (const JoinedTensor::Part& part : joined.parts) {
+    const int64_t bytes = whole.bytes.size / elements * part.elements();
     parts_.push_back(std::make_unique<SafetensorsEntry>(
         SafetensorsEntry{part.name, whole.dtype, part.shape, {whole.bytes.file, begin, bytes}}));
-    check(entries_.emplace(part.name, parts_.back().get()).second, path_, ": has both \"", name, "\" and \"",
-          part.name, "\", which is a part of it");
+    check(entries_.emplace(part.name, parts_.back().get()).second, path_, ": has both \"", joined.name,
+          "\" and \"", part.name, "\", which is a part of it");
     begin += bytes;
   }
 }

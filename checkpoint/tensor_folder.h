@@ -12,8 +12,10 @@
 // The file and offset of a tensor depend only on names, dtypes and shapes, so many processes can write one
 // set of files (safetensors.h).
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -22,21 +24,33 @@
 
 namespace flatshard {
 
+// A tensor of a file that is several tensors of a model, which follow one another in its memory and together
+// have all of it. Readers and writers name its parts.
+struct JoinedTensor {
+  struct Part {
+    std::string name;
+    std::vector<int64_t> shape;
+
+    int64_t elements() const {
+      return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    }
+  };
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<Part> parts;
+};
+
 class TensorFolder {
  public:
-  TensorFolder(const std::string& folder, const std::string& stem);
+  // Tensors of the files that have the name and shape of a joined one are replaced by its parts.
+  TensorFolder(const std::string& folder, const std::string& stem,
+               const std::vector<JoinedTensor>& joined = {});
 
   // The path of the single file, or of the index.
   const std::string& path() const { return path_; }
   // All tensors, by name.
   const std::map<std::string, const SafetensorsEntry*>& entries() const { return entries_; }
   const SafetensorsEntry* find(const std::string& name) const;  // null if there is none
-  // Replaces a tensor by tensors that follow one another in its memory, and together have all of it.
-  struct Part {
-    std::string name;
-    std::vector<int64_t> shape;
-  };
-  void cut(const std::string& name, const std::vector<Part>& parts);
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   // The names of all files of the tensors, without the folder; the index, or the single file, is last.
   const std::vector<std::string>& file_names() const { return file_names_; }
@@ -44,6 +58,7 @@ class TensorFolder {
  private:
   void open_single();
   void open_shards(const std::string& folder);
+  void cut(const JoinedTensor& joined);
 
   std::string path_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
@@ -77,7 +92,8 @@ class TensorFolderReader {
 bool is_tensor_file(const std::string& name, const std::string& stem);
 
 // Splits tensors into files in the order given. A new file begins when the next tensor would bring the
-// current one above `most_bytes` of tensor data. A larger tensor has a file of its own.
+// current one above `most_bytes` of tensor data. A larger tensor has a file of its own. A joined tensor is
+// where the first of its parts is given; all of them must be.
 class TensorFolderLayout {
  public:
   struct File {
@@ -86,9 +102,11 @@ class TensorFolderLayout {
   };
   struct Place {
     size_t file, index;  // index into files(), and index in that file's layout
+    int64_t first = 0;   // of a part: its first element in the joined tensor
   };
 
-  TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs, int64_t most_bytes);
+  TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs, int64_t most_bytes,
+                     const std::vector<JoinedTensor>& joined = {});
 
   const std::vector<SafetensorsSpec>& specs() const { return specs_; }  // the order is the constructor's
   const std::vector<File>& files() const { return files_; }

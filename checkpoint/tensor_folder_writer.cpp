@@ -27,6 +27,24 @@ int64_t bytes_of(const SafetensorsSpec& spec) {
   return SafetensorsLayout({spec}).elements(0) * size_of(spec.dtype);
 }
 
+// The tensors of files: joined ones in place of the first of their parts.
+std::vector<SafetensorsSpec> joined_specs(const std::vector<SafetensorsSpec>& specs,
+                                          const std::vector<JoinedTensor>& joined) {
+  std::map<std::string, const JoinedTensor*> wholes;
+  for (const JoinedTensor& tensor : joined)
+    for (const JoinedTensor::Part& part : tensor.parts) wholes[part.name] = &tensor;
+  std::vector<SafetensorsSpec> result;
+  std::set<const JoinedTensor*> begun;
+  for (const SafetensorsSpec& spec : specs) {
+    const auto whole = wholes.find(spec.name);
+    if (whole == wholes.end())
+      result.push_back(spec);
+    else if (begun.insert(whole->second).second)
+      result.push_back({.name = whole->second->name, .dtype = spec.dtype, .shape = whole->second->shape});
+  }
+  return result;
+}
+
 }  // namespace
 
 bool is_tensor_file(const std::string& name, const std::string& stem) {
@@ -39,12 +57,12 @@ bool is_tensor_file(const std::string& name, const std::string& stem) {
 }
 
 TensorFolderLayout::TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs,
-                                       int64_t most_bytes)
+                                       int64_t most_bytes, const std::vector<JoinedTensor>& joined)
     : specs_(std::move(specs)) {
   std::vector<std::vector<SafetensorsSpec>> cuts(1);
   int64_t in_last = 0;
   uint64_t total = 0;
-  for (const SafetensorsSpec& spec : specs_) {
+  for (const SafetensorsSpec& spec : joined_specs(specs_, joined)) {
     const int64_t bytes = bytes_of(spec);
     if (!cuts.back().empty() && bytes > most_bytes - in_last) {
       cuts.emplace_back();
@@ -65,6 +83,13 @@ TensorFolderLayout::TensorFolderLayout(const std::string& stem, std::vector<Safe
       index.weight_map[cuts[f][i].name] = name;
     }
     files_.push_back({.name = name, .layout = SafetensorsLayout(std::move(cuts[f]))});
+  }
+  for (const JoinedTensor& tensor : joined) {
+    Place part = places_.at(tensor.name);
+    for (const JoinedTensor::Part& of : tensor.parts) {
+      places_.emplace(of.name, part);
+      part.first += of.elements();
+    }
   }
   if (files_.size() == 1) return;
   index_name_ = stem + ".safetensors.index.json";
@@ -97,7 +122,7 @@ TensorFolderWriter::~TensorFolderWriter() {
 
 void TensorFolderWriter::write(const std::string& tensor, int64_t first, const void* data, int64_t elements) {
   const TensorFolderLayout::Place place = layout_.place(tensor);
-  writers_[place.file]->write(place.index, first, data, elements);
+  writers_[place.file]->write(place.index, place.first + first, data, elements);
 }
 
 void TensorFolderWriter::finish() {

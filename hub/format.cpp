@@ -72,6 +72,7 @@ void write_experts(ordered_json& out, const Format& format, const ModelConfig& c
     out["mlp_only_layers"] = c.dense_blocks;
   }
   if (format.norm_topk) out["norm_topk_prob"] = *c.norm_topk;
+  if (format.shared_expert) out["shared_expert_intermediate_size"] = c.shared_ffn;
   out["output_router_logits"] = c.router_aux_loss > 0;
   out["router_aux_loss_coef"] = c.router_aux_loss;
 }
@@ -100,6 +101,10 @@ void read_experts(const JsonReader& in, const Format& format, ModelConfig& c) {
   c.expert_ffn = format.expert_ffn ? in.size("moe_intermediate_size") : c.ffn;
   if (format.expert_ffn) c.dense_blocks = read_dense_blocks(in, c.layers);
   if (format.norm_topk) c.norm_topk = in.flag("norm_topk_prob", f.norm_topk);
+  if (format.shared_expert) c.shared_ffn = in.size("shared_expert_intermediate_size");
+  in.must(in.flag("qkv_bias", f.qkv_bias) == f.qkv_bias, "qkv_bias", f.qkv_bias ? "true" : "false");
+  in.must(format.window || !in.flag("use_sliding_window", false), "use_sliding_window",
+          "false: other values are not supported");
   in.must(in.is_null("clip_qkv") || !in.has("clip_qkv"), "clip_qkv", "null: other values are not supported");
   in.must(!in.has("router_jitter_noise") || in.value("router_jitter_noise") == 0, "router_jitter_noise",
           "0: other values are not supported");
@@ -292,6 +297,13 @@ const std::vector<Format>& formats() {
        .experts = "num_experts",
        .expert_ffn = true,
        .norm_topk = true},
+      {.family = "qwen2_moe",
+       .architecture = "Qwen2MoeForCausalLM",
+       .kv_heads = 16,
+       .experts = "num_experts",
+       .expert_ffn = true,
+       .norm_topk = true,
+       .shared_expert = true},
       {.family = "mixtral",
        .architecture = "MixtralForCausalLM",
        .kv_heads = 8,
@@ -302,6 +314,11 @@ const std::vector<Format>& formats() {
        .attention_bias = true,
        .experts = "num_experts",
        .norm_topk = true},
+      {.family = "granitemoe",
+       .architecture = "GraniteMoeForCausalLM",
+       .attention_bias = true,
+       .multipliers = true,
+       .experts = "num_local_experts"},
       {.family = "idefics2",
        .architecture = "Idefics2ForConditionalGeneration",
        .kv_heads = 8,

@@ -37,6 +37,7 @@ struct Format {
   const char* experts = nullptr;    // the key for the number of experts, if the family has them
   bool expert_ffn = false;          // experts have their own width, and some blocks none
   bool norm_topk = false;           // the file has the key norm_topk_prob
+  bool shared_expert = false;       // the file has the key shared_expert_intermediate_size
   // The model_type of text_config, the object with the keys of the text. Null unless the model reads images.
   const char* text_type = nullptr;
 };

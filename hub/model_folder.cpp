@@ -4,6 +4,7 @@
 
 #include "hub/gguf/gguf_file.h"
 #include "hub/last_run.h"
+#include "model/names.h"
 #include "runtime/hub_id.h"
 
 namespace flatshard {
@@ -33,6 +34,33 @@ std::string find_model_folder(const std::string& given, const std::string& start
     if (fs::exists(candidate / "config.json")) return candidate.string();
   fail(str(folder.string(),
            ": neither a model folder (no config.json) nor a run folder (no model/config.json)"));
+}
+
+std::vector<JoinedTensor> joined_experts(const ModelConfig& c) {
+  const ParamNames& names = param_names(c.family);
+  std::vector<JoinedTensor> joined;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    if (!c.has_experts(i)) continue;
+    const std::string prefix = block_prefix(names, i);
+    const auto part = [&](const std::string& name, int64_t e, int64_t rows, int64_t columns) {
+      return JoinedTensor::Part{prefix + of_expert(name, e) + ".weight", {rows, columns}};
+    };
+    JoinedTensor gate_up{
+        .name = prefix + names.all_gate_up, .shape = {c.experts, 2 * c.expert_ffn, c.hidden}, .parts = {}},
+        down{.name = prefix + names.all_down, .shape = {c.experts, c.hidden, c.expert_ffn}, .parts = {}};
+    for (int64_t e = 0; e < c.experts; ++e) {
+      gate_up.parts.push_back(part(names.expert_gate, e, c.expert_ffn, c.hidden));
+      gate_up.parts.push_back(part(names.expert_up, e, c.expert_ffn, c.hidden));
+      down.parts.push_back(part(names.expert_down, e, c.hidden, c.expert_ffn));
+    }
+    joined.push_back(std::move(gate_up));
+    joined.push_back(std::move(down));
+  }
+  return joined;
+}
+
+std::vector<JoinedTensor> written_joined(const ModelConfig& c) {
+  return param_names(c.family).joins_experts ? joined_experts(c) : std::vector<JoinedTensor>{};
 }
 
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {

@@ -22,7 +22,12 @@ std::string find_model_folder(const std::string& given, const std::string& start
 
 inline constexpr const char* kWeightsStem = "model";
 
-// The tensors of model.safetensors: all parameters in order. A tied head has no tensor of its own.
+// The tensors that files may have for all experts of a block. Writers of the model's files join those of
+// written_joined(), which are the same or none.
+std::vector<JoinedTensor> joined_experts(const ModelConfig& c);
+std::vector<JoinedTensor> written_joined(const ModelConfig& c);
+
+// The parameters that model.safetensors has, in order. A tied head has no tensor of its own.
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype);
 
 }  // namespace flatshard

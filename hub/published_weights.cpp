@@ -17,43 +17,9 @@ bool is_buffer(const std::string& name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// Some folders have all experts of a block in two tensors: (E, 2F, H), gate before up, and (E, H, F).
-void cut_experts(TensorFolder& tensors, const ModelConfig& c) {
-  const ParamNames& names = param_names(c.family);
-  using Shape = std::vector<int64_t>;
-  const auto all = [](const std::string& prefix, const std::string& one, const char* last) {
-    return prefix + one.substr(0, one.find("{e}")) + last;
-  };
-  const auto has = [&](const std::string& name, const Shape& shape) {
-    const SafetensorsEntry* const entry = tensors.find(name);
-    return entry && entry->shape == shape;
-  };
-  for (int64_t i = 0; i < c.layers; ++i) {
-    if (!c.has_experts(i)) continue;
-    const std::string prefix = block_prefix(names, i);
-    const auto part = [&](const std::string& name, int64_t e, int64_t rows, int64_t columns) {
-      return TensorFolder::Part{prefix + of_expert(name, e) + ".weight", {rows, columns}};
-    };
-    std::vector<TensorFolder::Part> gate_up, down;
-    for (int64_t e = 0; e < c.experts; ++e) {
-      gate_up.push_back(part(names.expert_gate, e, c.expert_ffn, c.hidden));
-      gate_up.push_back(part(names.expert_up, e, c.expert_ffn, c.hidden));
-      down.push_back(part(names.expert_down, e, c.hidden, c.expert_ffn));
-    }
-    if (const std::string name = all(prefix, names.expert_gate, "gate_up_proj");
-        has(name, {c.experts, 2 * c.expert_ffn, c.hidden}))
-      tensors.cut(name, gate_up);
-    if (const std::string name = all(prefix, names.expert_down, "down_proj");
-        has(name, {c.experts, c.hidden, c.expert_ffn}))
-      tensors.cut(name, down);
-  }
-}
-
 std::optional<TensorFolder> open_folder(const std::string& published, const ModelConfig& config) {
   if (is_gguf(published)) return {};
-  std::optional<TensorFolder> tensors(std::in_place, published, kWeightsStem);
-  cut_experts(*tensors, config);
-  return tensors;
+  return std::optional<TensorFolder>(std::in_place, published, kWeightsStem, joined_experts(config));
 }
 
 std::string listed(const char* what, const std::vector<std::string>& names) {

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "build_config.h"
 #include "kernels/grouped_product.h"
 #include "kernels/op.h"
-#include "kernels/simd.h"
+#include "kernels/simd_math.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
@@ -28,20 +29,22 @@ void sort(const ExpertRows& a) {
   const int64_t E = a.offsets.size() - 1, k = a.experts.shape[1];
   const auto* const experts = a.experts.as<int32_t>();
   std::vector<int64_t> counts(static_cast<size_t>(E)), next(static_cast<size_t>(E));
-  for (int64_t i = 0; i < a.experts.size(); ++i) ++counts[static_cast<size_t>(experts[i])];
+  for (int64_t i = 0; i < a.experts.size(); ++i)
+    if (experts[i] >= 0) ++counts[static_cast<size_t>(experts[i])];
   auto* const offsets = a.offsets.as<int32_t>();
   int64_t begin = 0;
   for (int64_t e = 0; e < E; ++e) {
     next[static_cast<size_t>(e)] = begin;
     offsets[e] = static_cast<int32_t>(begin);
     begin += whole_segments(counts[static_cast<size_t>(e)]);
-    if (!a.counts.empty()) a.counts.as<int32_t>()[e] += static_cast<int32_t>(counts[static_cast<size_t>(e)]);
+    for (const Tensor& sums : {a.counts, a.step_counts})
+      if (!sums.empty()) sums.as<int32_t>()[e] += static_cast<int32_t>(counts[static_cast<size_t>(e)]);
   }
   offsets[E] = static_cast<int32_t>(begin);
   std::fill_n(a.rows.as<int32_t>(), a.rows.size(), -1);
   for (int64_t i = 0; i < a.experts.size(); ++i) {
-    const int64_t row = next[static_cast<size_t>(experts[i])]++;
-    a.rows.as<int32_t>()[row] = static_cast<int32_t>(i / k);
+    const int64_t row = experts[i] < 0 ? -1 : next[static_cast<size_t>(experts[i])]++;
+    if (row >= 0) a.rows.as<int32_t>()[row] = static_cast<int32_t>(i / k);
     a.places.as<int32_t>()[i] = static_cast<int32_t>(row);
   }
 }
@@ -60,6 +63,7 @@ void combine(const CombineRows& a) {
       for_each_vector(C, [&](int64_t i, auto lanes) {
         Floats sum{};
         for (int64_t j = 0; j < k; ++j) {
+          if (places[j] < 0) continue;
           const Floats x = load(a.x.as<T>() + places[j] * C + i, lanes);
           sum = weights ? fma(splat(weights[j]), x, sum) : sum + x;
         }
@@ -75,6 +79,10 @@ void weigh(const WeighRows& a) {
   parallel_blocks(a.places.size(), tokens_of_task(F), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = a.places.as<int32_t>()[i];
+      if (row < 0) {
+        a.dweights.as<float>()[i] = 0;
+        continue;
+      }
       T *const da = a.da.as<T>() + row * F, *const unit = a.a.as<T>() + row * F;
       const float weight = a.weights.as<float>()[i];
       Floats dot{};
@@ -85,6 +93,40 @@ void weigh(const WeighRows& a) {
         store(unit + f, value * weight, lanes);
       });
       a.dweights.as<float>()[i] = sum(dot);
+    }
+  });
+}
+
+float gate_of(const Tensor& gate, int64_t t) { return sigmoid(splat(gate.as<float>()[t]))[0]; }
+
+template <class T>
+void gate_forward(const GateRowsForward& a) {
+  const int64_t C = a.y.shape[1];
+  parallel_blocks(a.y.shape[0], tokens_of_task(C), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const Floats share = splat(gate_of(a.gate, t));
+      const T* const addend = a.addend.empty() ? nullptr : a.addend.as<T>() + t * C;
+      for_each_vector(C, [&](int64_t i, auto lanes) {
+        const Floats x = load(a.x.as<T>() + t * C + i, lanes);
+        store(a.y.as<T>() + t * C + i, addend ? fma(share, x, load(addend + i, lanes)) : share * x, lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void gate_backward(const GateRowsBackward& a) {
+  const int64_t C = a.dx.shape[1];
+  parallel_blocks(a.dx.shape[0], tokens_of_task(C), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const float share = gate_of(a.gate, t);
+      Floats dot{};
+      for_each_vector(C, [&](int64_t i, auto lanes) {
+        const Floats dy = load(a.dy.as<T>() + t * C + i, lanes);
+        dot = fma(dy, load(a.x.as<T>() + t * C + i, lanes), dot);
+        store(a.dx.as<T>() + t * C + i, dy * share, lanes);
+      });
+      a.dgate.as<float>()[t] = sum(dot) * (share * (1 - share));
     }
   });
 }
@@ -104,6 +146,7 @@ void expert_rows(Stream& stream, const ExpertRows& a) {
   check_elements("expert_rows", "rows", a.rows, DType::i32, expert_row_count(a.experts.size(), E));
   check_elements("expert_rows", "places", a.places, DType::i32, a.experts.size());
   if (!a.counts.empty()) check_elements("expert_rows", "counts", a.counts, DType::i32, E);
+  if (!a.step_counts.empty()) check_elements("expert_rows", "step_counts", a.step_counts, DType::i32, E);
   if (plans(stream, "expert_rows", a, a.experts)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::expert_rows(stream, a);
@@ -133,6 +176,27 @@ void weigh_rows(Stream& stream, const WeighRows& a) {
   stream.run("weigh_rows", [a] { visit_float(a.a.dtype, [&]<class T>() { weigh<T>(a); }); });
 }
 
+void gate_rows_forward(Stream& stream, const GateRowsForward& a) {
+  check_like("gate_rows_forward", "x", a.x, "y", a.y);
+  if (!a.addend.empty()) check_like("gate_rows_forward", "addend", a.addend, "y", a.y);
+  check_each("gate_rows_forward", "gate", a.gate, DType::f32, a.y.shape[0], "tokens");
+  if (a.y.empty() || plans(stream, "gate_rows_forward", a, a.y)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::gate_rows_forward(stream, a);
+  stream.run("gate_rows_forward", [a] { visit_float(a.y.dtype, [&]<class T>() { gate_forward<T>(a); }); });
+}
+
+void gate_rows_backward(Stream& stream, const GateRowsBackward& a) {
+  check_like("gate_rows_backward", "dy", a.dy, "dx", a.dx);
+  check_like("gate_rows_backward", "x", a.x, "dx", a.dx);
+  for (const auto& [name, t] : {std::pair{"gate", a.gate}, {"dgate", a.dgate}})
+    check_each("gate_rows_backward", name, t, DType::f32, a.dx.shape[0], "tokens");
+  if (a.dx.empty() || plans(stream, "gate_rows_backward", a, a.dx)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::gate_rows_backward(stream, a);
+  stream.run("gate_rows_backward", [a] { visit_float(a.dx.dtype, [&]<class T>() { gate_backward<T>(a); }); });
+}
+
 double min_bytes(const ExpertRows& a) { return bytes_of(a.offsets, a.rows, a.places, a.experts); }
 double min_bytes(const CombineRows& a) {
   return bytes_of(a.y, a.places, a.weights, a.addend) +
@@ -145,5 +209,10 @@ double min_bytes(const WeighRows& a) {
 double flops(const ExpertRows& a) { return static_cast<double>(a.experts.size()); }
 double flops(const CombineRows& a) { return static_cast<double>(2 * a.places.size() * a.y.shape[1]); }
 double flops(const WeighRows& a) { return static_cast<double>(4 * a.places.size() * a.a.shape[1]); }
+
+double min_bytes(const GateRowsForward& a) { return bytes_of(a.y, a.x, a.gate, a.addend); }
+double min_bytes(const GateRowsBackward& a) { return bytes_of(a.dx, a.dgate, a.dy, a.x, a.gate); }
+double flops(const GateRowsForward& a) { return static_cast<double>(2 * a.y.size()); }
+double flops(const GateRowsBackward& a) { return static_cast<double>(3 * a.dx.size()); }
 
 }  // namespace flatshard

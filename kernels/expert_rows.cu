@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
 struct Sort {
-  int32_t *offsets, *rows, *places, *counts;  // counts may be null
+  int32_t *offsets, *rows, *places, *counts, *step_counts;  // counts may be null
   const int32_t* experts;
   int64_t choices, row_count;
   int E, k;
@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kThreads) count_choices_kernel(Sort a) {
   for (int w = 0; w < kWarps; ++w) total += warps[w];
   a.offsets[expert + 1] = total;
   if (a.counts) a.counts[expert] += total;
+  if (a.step_counts) a.step_counts[expert] += total;
 }
 
 // Turns the counts into offsets, in one block with E integers of shared memory.
@@ -54,7 +55,8 @@ __global__ void __launch_bounds__(kThreads) place_segments_kernel(Sort a) {
   for (int e = static_cast<int>(threadIdx.x); e < a.E; e += kThreads) a.offsets[e + 1] = ends[e];
 }
 
-// Block e < E writes the segment of expert e, block E the rows behind the last.
+// Block e < E writes the segment of expert e, block E the rows behind the last, and the places of choices
+// that have none.
 __global__ void __launch_bounds__(kThreads) place_choices_kernel(Sort a) {
   __shared__ int warps[kWarps];
   const int expert = static_cast<int>(blockIdx.x);
@@ -80,6 +82,8 @@ __global__ void __launch_bounds__(kThreads) place_choices_kernel(Sort a) {
     next += all;
     __syncthreads();  // the array is written again
   }
+  for (int64_t i = threadIdx.x; expert == a.E && i < a.choices; i += kThreads)
+    if (a.experts[i] < 0) a.places[i] = -1;
   const int64_t end = expert < a.E ? a.offsets[expert + 1] : a.row_count;
   for (int64_t row = next + static_cast<int64_t>(threadIdx.x); row < end; row += kThreads) a.rows[row] = -1;
 }
@@ -99,6 +103,7 @@ struct Combine {
     float sums[N] = {};
     for (int j = 0; j < k; ++j) {
       const int64_t choice = token * k + j;
+      if (places[choice] < 0) continue;
       const Pack<T, N> v = load<T, N>(x + places[choice] * rows.width + column);
       const float weight = weights ? weights[choice] : 1.0f;
       for (int n = 0; n < N; ++n) sums[n] = fmaf(weight, to_float(v.element[n]), sums[n]);
@@ -129,6 +134,10 @@ template <class T, int N>
 __global__ void __launch_bounds__(kThreads) weigh_rows_kernel(Weigh<T> w) {
   const int64_t choice = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (choice >= w.choices) return;
+  if (w.places[choice] < 0) {
+    if (threadIdx.x % kWarp == 0) w.dweights[choice] = 0;
+    return;
+  }
   T *const da = w.da + w.places[choice] * w.F, *const a = w.a + w.places[choice] * w.F;
   const float weight = w.weights[choice];
   float dot = 0;
@@ -147,6 +156,61 @@ __global__ void __launch_bounds__(kThreads) weigh_rows_kernel(Weigh<T> w) {
   if (threadIdx.x % kWarp == 0) w.dweights[choice] = dot;
 }
 
+template <class T>
+struct GateForward {
+  T* y;
+  const T *x, *addend;  // addend may be null
+  const float* gate;
+  PackedRows rows;
+
+  template <int N>
+  struct Inputs {
+    float share;
+    Pack<T, N> x, addend;
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    return {sigmoid(gate[rows.row(i)]), load<T, N>(x + i), addend ? load<T, N>(addend + i) : Pack<T, N>{}};
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Inputs<N>& in) const {
+    Pack<T, N> out;
+    for (int n = 0; n < N; ++n)
+      out.element[n] =
+          from_float<T>(fmaf(in.share, to_float(in.x.element[n]), to_float(in.addend.element[n])));
+    store<T, N>(y + i, out);
+  }
+};
+
+template <class T>
+struct GateBackward {
+  T* dx;
+  float* dgate;
+  const T *dy, *x;
+  const float* gate;
+  int64_t tokens, C;
+};
+
+// A warp owns a token.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) gate_rows_backward_kernel(GateBackward<T> g) {
+  const int64_t token = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  if (token >= g.tokens) return;
+  const float share = sigmoid(g.gate[token]);
+  float dot = 0;
+  for (int64_t c = int64_t{threadIdx.x % kWarp} * N; c < g.C; c += kWarp * N) {
+    const Pack<T, N> dy = load<T, N>(g.dy + token * g.C + c), x = load<T, N>(g.x + token * g.C + c);
+    Pack<T, N> dx;
+    for (int n = 0; n < N; ++n) {
+      dot = fmaf(to_float(dy.element[n]), to_float(x.element[n]), dot);
+      dx.element[n] = from_float<T>(to_float(dy.element[n]) * share);
+    }
+    store<T, N>(g.dx + token * g.C + c, dx);
+  }
+  dot = warp_sum(dot);
+  if (threadIdx.x % kWarp == 0) g.dgate[token] = dot * (share * (1 - share));
+}
+
 }  // namespace
 
 void expert_rows(Stream& stream, const ExpertRows& a) {
@@ -154,6 +218,7 @@ void expert_rows(Stream& stream, const ExpertRows& a) {
                   .rows = a.rows.as<int32_t>(),
                   .places = a.places.as<int32_t>(),
                   .counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>(),
+                  .step_counts = a.step_counts.empty() ? nullptr : a.step_counts.as<int32_t>(),
                   .experts = a.experts.as<int32_t>(),
                   .choices = a.experts.size(),
                   .row_count = a.rows.size(),
@@ -197,6 +262,37 @@ void weigh_rows(Stream& stream, const WeighRows& a) {
     else
       weigh_rows_kernel<T, 1><<<blocks, kThreads, 0, native(stream)>>>(w);
     check_launch(stream, "weigh_rows");
+  });
+}
+
+void gate_rows_forward(Stream& stream, const GateRowsForward& a) {
+  visit_float(a.y.dtype, [&]<class T>() {
+    const int64_t C = a.y.shape[1];
+    const GateForward<T> op{.y = a.y.as<T>(),
+                            .x = a.x.as<T>(),
+                            .addend = a.addend.empty() ? nullptr : a.addend.as<T>(),
+                            .gate = a.gate.as<float>(),
+                            .rows = {C, C}};
+    launch_flat<kPackSize<T>>(stream, "gate_rows_forward", op, a.y.size(),
+                              packable<T>(C, op.y, op.x, op.addend));
+  });
+}
+
+void gate_rows_backward(Stream& stream, const GateRowsBackward& a) {
+  visit_float(a.dx.dtype, [&]<class T>() {
+    const GateBackward<T> g{.dx = a.dx.as<T>(),
+                            .dgate = a.dgate.as<float>(),
+                            .dy = a.dy.as<T>(),
+                            .x = a.x.as<T>(),
+                            .gate = a.gate.as<float>(),
+                            .tokens = a.dx.shape[0],
+                            .C = a.dx.shape[1]};
+    const unsigned blocks = blocks_for(g.tokens, kWarps);
+    if (packable<T>(g.C, g.dx, g.dy, g.x))
+      gate_rows_backward_kernel<T, kPackSize<T>><<<blocks, kThreads, 0, native(stream)>>>(g);
+    else
+      gate_rows_backward_kernel<T, 1><<<blocks, kThreads, 0, native(stream)>>>(g);
+    check_launch(stream, "gate_rows_backward");
   });
 }
 

@@ -2,11 +2,12 @@
 // The rows of a mixture of experts, sorted by expert: a segment of rows for each of E experts
 // (grouped_product.h), which begins at a multiple of kSegmentRows. In a segment the rows have the order of
 // their tokens. R rows are planned, enough for any choice; those between a segment's last row and the next
-// segment belong to no token.
+// segment belong to no token. A choice of expert -1 has no row: its place is -1, and it adds nothing.
 //
 // combine_rows: y[t] = addend[t] + sum_j weights[t, j] x[places[t, j]], in order of j, rounded once.
 // weigh_rows:   with r = places[t, j], dweights[t, j] = <da[r], a[r]>; then da[r] and a[r] are multiplied by
 //               weights[t, j]. Rows of no token keep their values.
+// gate_rows:    y[t] = addend[t] + sigmoid(gate[t]) x[t], for an expert that all tokens share.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -17,11 +18,12 @@ namespace flatshard {
 int64_t expert_row_count(int64_t choices, int64_t experts);
 
 struct ExpertRows {
-  Tensor offsets;   // (E + 1) i32: where the segments begin, and the last one ends
-  Tensor rows;      // (R) i32: the token of each row; -1: none
-  Tensor places;    // (N, k) i32: the row of each of a token's choices
-  Tensor counts{};  // (E) i32, to which the number of choices is added; empty: not counted
-  Tensor experts;   // (N, k) i32
+  Tensor offsets;  // (E + 1) i32: where the segments begin, and the last one ends
+  Tensor rows;     // (R) i32: the token of each row; -1: none
+  Tensor places;   // (N, k) i32: the row of each of a token's choices
+  // (E) i32, to which the number of choices is added; empty: not counted.
+  Tensor counts{}, step_counts{};
+  Tensor experts;  // (N, k) i32
 };
 
 struct CombineRows {
@@ -39,21 +41,43 @@ struct WeighRows {
   Tensor weights;   // (N, k) f32
 };
 
+struct GateRowsForward {
+  Tensor y;         // (N, C)
+  Tensor x;         // (N, C), of y's dtype
+  Tensor gate;      // (N) f32
+  Tensor addend{};  // (N, C) of y's dtype, or empty
+};
+
+struct GateRowsBackward {
+  Tensor dx;     // (N, C)
+  Tensor dgate;  // (N) f32
+  Tensor dy, x;  // (N, C), of dx's dtype
+  Tensor gate;   // (N) f32
+};
+
 void expert_rows(Stream& stream, const ExpertRows& a);
 void combine_rows(Stream& stream, const CombineRows& a);
 void weigh_rows(Stream& stream, const WeighRows& a);
+void gate_rows_forward(Stream& stream, const GateRowsForward& a);
+void gate_rows_backward(Stream& stream, const GateRowsBackward& a);
 
 double min_bytes(const ExpertRows& a);
 double min_bytes(const CombineRows& a);
 double min_bytes(const WeighRows& a);
+double min_bytes(const GateRowsForward& a);
+double min_bytes(const GateRowsBackward& a);
 double flops(const ExpertRows& a);
 double flops(const CombineRows& a);
 double flops(const WeighRows& a);
+double flops(const GateRowsForward& a);
+double flops(const GateRowsBackward& a);
 
 namespace cuda {
 void expert_rows(Stream& stream, const ExpertRows& a);
 void combine_rows(Stream& stream, const CombineRows& a);
 void weigh_rows(Stream& stream, const WeighRows& a);
+void gate_rows_forward(Stream& stream, const GateRowsForward& a);
+void gate_rows_backward(Stream& stream, const GateRowsBackward& a);
 }  // namespace cuda
 
 }  // namespace flatshard

@@ -8,6 +8,7 @@
 #include "kernels/op.h"
 #include "kernels/simd_math.h"
 #include "runtime/parallel.h"
+#include "runtime/targets.h"
 
 namespace flatshard {
 namespace {
@@ -93,14 +94,15 @@ void weights_gradient(const RouteBackward& a, int64_t row, const Softmax& p, flo
 
 void add_auxiliary(const RouteBackward& a, int64_t row, const Softmax& p, float* dlogits) {
   const int64_t E = a.logits.shape[1];
+  const float balance = a.factors.as<float>()[0], z = a.factors.as<float>()[1];
   const float* const logits = a.logits.as<float>() + row * E;
   const int32_t* const counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>();
   float mean = 0;  // the mean of the gradients of p, by p
   for (int64_t e = 0; counts && e < E; ++e)
-    mean += p.of(logits[e]) * (a.balance * static_cast<float>(counts[e]));
-  const float of_lse = 2 * a.z * p.lse();
+    mean += p.of(logits[e]) * (balance * static_cast<float>(counts[e]));
+  const float of_lse = 2 * z * p.lse();
   for (int64_t e = 0; e < E; ++e) {
-    const float gradient = (counts ? a.balance * static_cast<float>(counts[e]) : 0) - mean + of_lse;
+    const float gradient = (counts ? balance * static_cast<float>(counts[e]) : 0) - mean + of_lse;
     dlogits[e] += p.of(logits[e]) * gradient;
   }
 }
@@ -114,21 +116,30 @@ void forward(const RouteForward& a) {
     for (int64_t row = begin; row < end; ++row) {
       const float* const logits = a.logits.as<float>() + row * E;
       int32_t* const chosen = a.experts.as<int32_t>() + row * k;
+      float* const weights = a.weights.as<float>() + row * k;
+      if (!a.targets.empty() && a.targets.as<int32_t>()[row] == kPaddingTarget) {
+        std::fill_n(chosen, k, -1);
+        std::fill_n(weights, k, 0.0f);
+        continue;
+      }
       choose(logits, E, k, chosen);
-      weigh(a, logits, chosen, a.weights.as<float>() + row * k);
+      weigh(a, logits, chosen, weights);
     }
   });
 }
 
 void backward(const RouteBackward& a) {
-  const int64_t E = a.logits.shape[1];
-  const bool has_auxiliary = !a.counts.empty() || a.z != 0;
+  const int64_t E = a.logits.shape[1], k = a.experts.shape[1];
   parallel_blocks(a.logits.shape[0], rows_of_task(E), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const Softmax p(a.logits.as<float>() + row * E, E);
       float* const dlogits = a.dlogits.as<float>() + row * E;
+      if (a.experts.as<int32_t>()[row * k] < 0) {
+        std::fill_n(dlogits, E, 0.0f);
+        continue;
+      }
+      const Softmax p(a.logits.as<float>() + row * E, E);
       weights_gradient(a, row, p, dlogits);
-      if (has_auxiliary) add_auxiliary(a, row, p, dlogits);
+      if (!a.factors.empty()) add_auxiliary(a, row, p, dlogits);
     }
   });
 }
@@ -137,6 +148,8 @@ void backward(const RouteBackward& a) {
 
 void route_forward(Stream& stream, const RouteForward& a) {
   check_route("route_forward", a);
+  if (!a.targets.empty())
+    check_each("route_forward", "targets", a.targets, DType::i32, a.logits.shape[0], "tokens");
   if (plans(stream, "route_forward", a, a.logits)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::route_forward(stream, a);
@@ -147,6 +160,7 @@ void route_backward(Stream& stream, const RouteBackward& a) {
   check_route("route_backward", a);
   check_like("route_backward", "dlogits", a.dlogits, "logits", a.logits);
   check_elements("route_backward", "dweights", a.dweights, DType::f32, a.experts.size());
+  if (!a.factors.empty()) check_elements("route_backward", "factors", a.factors, DType::f32, 2);
   if (!a.counts.empty()) check_elements("route_backward", "counts", a.counts, DType::i32, a.logits.shape[1]);
   if (plans(stream, "route_backward", a, a.logits)) return;
   if constexpr (kCudaBuilt)
@@ -154,7 +168,7 @@ void route_backward(Stream& stream, const RouteBackward& a) {
   stream.run("route_backward", [a] { backward(a); });
 }
 
-double min_bytes(const RouteForward& a) { return bytes_of(a.experts, a.weights, a.logits); }
+double min_bytes(const RouteForward& a) { return bytes_of(a.experts, a.weights, a.logits, a.targets); }
 double min_bytes(const RouteBackward& a) {
   return bytes_of(a.dlogits, a.dweights, a.experts, a.weights, a.logits, a.counts);
 }

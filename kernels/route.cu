@@ -5,6 +5,7 @@
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/route.h"
+#include "runtime/targets.h"
 
 namespace flatshard::cuda {
 namespace {
@@ -50,6 +51,7 @@ struct Forward {
   int32_t* experts;
   float* weights;
   const float* logits;
+  const int32_t* targets;  // may be null
   int64_t tokens;
   int E, k;
   bool normalized;
@@ -60,6 +62,13 @@ __global__ void __launch_bounds__(kThreads) route_forward_kernel(Forward a) {
   if (row >= a.tokens) return;
   const float* const logits = a.logits + row * a.E;
   int32_t* const experts = a.experts + row * a.k;
+  if (a.targets && a.targets[row] == kPaddingTarget) {
+    for (int j = lane(); j < a.k; j += kWarp) {
+      experts[j] = -1;
+      a.weights[row * a.k + j] = 0;
+    }
+    return;
+  }
   uint64_t before = ~uint64_t{0};
   float sum = 0, first = 0;
   for (int j = 0; j < a.k; ++j) {
@@ -87,11 +96,11 @@ struct Backward {
   const float* dweights;
   const int32_t* experts;
   const float *weights, *logits;
-  const int32_t* counts;  // null: no balance
+  const float* factors;   // may be null
+  const int32_t* counts;  // may be null
   int64_t tokens;
   int E, k;
   bool normalized;
-  float balance, z;
 };
 
 __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
@@ -101,18 +110,23 @@ __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
                      *const dweights = a.dweights + row * a.k;
   const int32_t* const experts = a.experts + row * a.k;
   float* const dlogits = a.dlogits + row * a.E;
+  if (experts[0] < 0) {
+    for (int e = lane(); e < a.E; e += kWarp) dlogits[e] = 0;
+    return;
+  }
   const Softmax p(logits, a.E);
+  const float balance = a.factors && a.counts ? a.factors[0] : 0.0f, z = a.factors ? a.factors[1] : 0.0f;
   float mean = 0, balanced = 0;  // the means of the gradients of weights and of p
   for (int j = lane(); j < a.k; j += kWarp) mean = fmaf(weights[j], dweights[j], mean);
   mean = warp_sum(mean);
-  if (a.counts) {
+  if (balance != 0) {
     for (int e = lane(); e < a.E; e += kWarp)
-      balanced = fmaf(p.of(logits[e]), a.balance * static_cast<float>(a.counts[e]), balanced);
+      balanced = fmaf(p.of(logits[e]), balance * static_cast<float>(a.counts[e]), balanced);
     balanced = warp_sum(balanced);
   }
-  const float shared = 2 * a.z * p.lse() - balanced - (a.normalized ? 0.0f : mean);
+  const float shared = 2 * z * p.lse() - balanced - (a.normalized ? 0.0f : mean);
   for (int e = lane(); e < a.E; e += kWarp) {
-    const float of_count = a.counts ? a.balance * static_cast<float>(a.counts[e]) : 0.0f;
+    const float of_count = balance != 0 ? balance * static_cast<float>(a.counts[e]) : 0.0f;
     dlogits[e] = p.of(logits[e]) * (of_count + shared);
   }
   __syncwarp();
@@ -126,6 +140,7 @@ void route_forward(Stream& stream, const RouteForward& a) {
   const Forward arguments{.experts = a.experts.as<int32_t>(),
                           .weights = a.weights.as<float>(),
                           .logits = a.logits.as<float>(),
+                          .targets = a.targets.empty() ? nullptr : a.targets.as<int32_t>(),
                           .tokens = a.logits.shape[0],
                           .E = static_cast<int>(a.logits.shape[1]),
                           .k = static_cast<int>(a.experts.shape[1]),
@@ -140,13 +155,12 @@ void route_backward(Stream& stream, const RouteBackward& a) {
                            .experts = a.experts.as<int32_t>(),
                            .weights = a.weights.as<float>(),
                            .logits = a.logits.as<float>(),
+                           .factors = a.factors.empty() ? nullptr : a.factors.as<float>(),
                            .counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>(),
                            .tokens = a.logits.shape[0],
                            .E = static_cast<int>(a.logits.shape[1]),
                            .k = static_cast<int>(a.experts.shape[1]),
-                           .normalized = a.normalized,
-                           .balance = a.balance,
-                           .z = a.z};
+                           .normalized = a.normalized};
   route_backward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
   check_launch(stream, "route_backward");
 }

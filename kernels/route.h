@@ -2,8 +2,9 @@
 // The router of a mixture of experts: which k of E experts each of N tokens goes to, and their weights.
 //   experts   the k largest logits of a token, falling; equal ones by index; NaN last
 //   weights   p[e] = softmax(logits)[e] of the chosen, or with `normalized` p[e] divided by their sum
+// Padding (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its logits 0.
 //
-// The gradient of the logits is that of the weights, plus those of two auxiliary losses of all rows together:
+// The gradient of the logits is that of the weights, plus those of two auxiliary losses of all other rows:
 //   balance   sum_e f_e mean p[e], where f_e is the share of rows that e was chosen by, from counts
 //   z         mean lse^2, with lse = ln sum exp(logits)
 // Each has a factor, which includes the mean.
@@ -14,9 +15,10 @@
 namespace flatshard {
 
 struct RouteForward {
-  Tensor experts;  // (N, k) i32
-  Tensor weights;  // (N, k) f32
-  Tensor logits;   // (N, E) f32
+  Tensor experts;    // (N, k) i32
+  Tensor weights;    // (N, k) f32
+  Tensor logits;     // (N, E) f32
+  Tensor targets{};  // (N) i32; empty: there is no padding
   bool normalized = false;
 };
 
@@ -26,9 +28,10 @@ struct RouteBackward {
   Tensor experts, weights;  // of the forward pass
   Tensor logits;            // (N, E) f32
   bool normalized = false;
-  Tensor counts{};    // (E) i32: how often each expert was chosen; empty: no balance
-  float balance = 0;  // the gradient of p[e] is balance counts[e]
-  float z = 0;        // the gradient of lse is 2 z lse
+  // (2) f32: the gradient of p[e] is the first times counts[e], that of lse twice the second times lse.
+  // Empty: no auxiliary losses.
+  Tensor factors{};
+  Tensor counts{};  // (E) i32: how often each expert was chosen; empty: the first factor is not used
 };
 
 void route_forward(Stream& stream, const RouteForward& a);

@@ -122,13 +122,15 @@ void check_vision(Problems& problems, const ModelConfig& c) {
 void check_experts(Problems& problems, const ModelConfig& c) {
   if (!family(c.family).experts) {
     const auto none = [&](const char* key, bool is_set) {
-      problems.check(!is_set, "model.", key, " is set, but model.family = ", c.family,
-                     " has no experts: take qwen3_moe, mixtral or olmoe, or remove it");
+      problems.check(
+          !is_set, "model.", key, " is set, but model.family = ", c.family,
+          " has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe or granitemoe, or remove it");
     };
     none("experts", c.experts != 0);
     none("experts_per_token", c.experts_per_token != 0);
     none("expert_ffn", c.expert_ffn != 0);
     none("norm_topk", *c.norm_topk);
+    none("shared_ffn", c.shared_ffn != 0);
     none("dense_blocks", !c.dense_blocks.empty());
     return;
   }
@@ -143,6 +145,12 @@ void check_experts(Problems& problems, const ModelConfig& c) {
                    " times model.hidden = ", c.hidden, " must be a multiple of ", kBlock,
                    ", a block of 8-bit moments");
   check_blocks(problems, "dense", c.dense_blocks, 0, c.layers);
+  if (family(c.family).shared_expert)
+    problems.check(c.shared_ffn > 0 && c.shared_ffn <= kMaxFfn, "model.shared_ffn is ", c.shared_ffn,
+                   ", must be from 1 to ", kMaxFfn, " with model.family = ", c.family);
+  else
+    problems.check(c.shared_ffn == 0, "model.shared_ffn = ", c.shared_ffn, ", but model.family = ", c.family,
+                   " has no expert that all tokens share: take qwen2_moe, or set it to 0");
 }
 
 // Reports every value that is out of bounds; if there is none, every value that does not fit the others.
@@ -279,12 +287,14 @@ const std::vector<Family>& families() {
        .qk_norm_width = QkNormWidth::all_heads},
       {.name = "smollm3", .rope_theta = 2e6, .no_rope_every = 4, .tied = true},
       {.name = "qwen3_moe", .qk_norm = true, .experts = true},
+      {.name = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true},
       {.name = "mixtral", .norm_eps = 1e-5, .rope_theta = 1e6, .experts = true, .norm_topk = true},
       {.name = "olmoe",
        .norm_eps = 1e-5,
        .qk_norm = true,
        .qk_norm_width = QkNormWidth::all_heads,
        .experts = true},
+      {.name = "granitemoe", .experts = true, .norm_topk = true},
       {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
       {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
       {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},

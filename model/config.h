@@ -59,6 +59,7 @@ struct Family {
   bool rope_axes = false;            // q and k are rotated by time, row and column (M-RoPE)
   bool experts = false;              // blocks have a mixture of experts in place of the MLP
   bool norm_topk = false;            // the weights of a token's experts add up to 1
+  bool shared_expert = false;        // there is an expert for all tokens beside them
   std::optional<ConnectorKind> connector{};  // connector of models that read images; empty: text only
   Tower tower{};                             // tower of models that read images
 };
@@ -144,6 +145,7 @@ struct ModelConfig {
   // A mixture of experts (experts.h), for families that have one.
   int64_t experts = 0, experts_per_token = 0;
   int64_t expert_ffn = 0;  // 0: ffn
+  int64_t shared_ffn = 0;  // width of the expert that all tokens share; 0: none
   std::optional<bool> norm_topk{};
   std::vector<int64_t> dense_blocks{};  // blocks that have an MLP instead, in ascending order
   double router_aux_loss = 0;           // weight of the loss that balances them (kernels/route.h)

@@ -1,6 +1,7 @@
 #include "model/experts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/elementwise.h"
 #include "kernels/expert_rows.h"
@@ -27,6 +28,7 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
                    .between = expert_size(),
                    .most_rows = x.count(),
                    .end = activation_.forward(a_, up_)});
+  const Tensor rest = add_shared(c, p, x, r, !y.empty());
   if (y.empty()) return;
   const Tensor o = c.scratch.alloc(c.dtype, {R, hidden_});
   grouped_product(c.stream, c.scratch,
@@ -37,7 +39,7 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
                    .transpose_b = true,
                    .between = expert_size(),
                    .most_rows = x.count()});
-  combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = r});  // 6
+  combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
 }
 
 void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
@@ -49,12 +51,22 @@ void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
   rows_ = c.saved.alloc(DType::i32, {expert_row_count(N * k, count_)});
   places_ = c.saved.alloc(DType::i32, {N, k});
   router_.forward(c, p, logits_, x);
-  route_forward(c.stream,
-                {.experts = chosen_, .weights = weights_, .logits = logits_, .normalized = normalized_});
+  route_forward(c.stream, {.experts = chosen_,
+                           .weights = weights_,
+                           .logits = logits_,
+                           .targets = c.targets,
+                           .normalized = normalized_});
+  Tensor counts, step_counts;
+  if (!c.repeats) {
+    counts = c.routing.counts;
+    if (!c.routing.step_counts.empty())
+      step_counts = c.routing.step_counts.slice(layer_, layer_ + 1).view({count_});
+  }
   expert_rows(c.stream, {.offsets = offsets_,
                          .rows = rows_,
                          .places = places_,
-                         .counts = c.repeats ? Tensor{} : c.routing.counts,
+                         .counts = counts,
+                         .step_counts = step_counts,
                          .experts = chosen_});
 }
 
@@ -90,26 +102,51 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
     combine_rows(c.stream, {.y = dx, .x = d_rows, .places = places_, .addend = accumulate ? dx : Tensor{}});
   }
   router_backward(c, p, g, dx, dweights, x);  // 2, 1
+  if (shared_) shared_backward(c, p, g, dx, dy, x);
+}
+
+Tensor ExpertMlp::add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output) {
+  if (!shared_) return r;
+  const int64_t N = x.count();
+  shared_->o = c.saved.alloc(c.dtype, {N, hidden_});
+  shared_->logits = c.saved.alloc(DType::f32, {N, 1});
+  shared_->mlp.forward(c, p, shared_->o, x, {});
+  shared_->gate.forward(c, p, shared_->logits, x);
+  if (!output) return {};
+  const Tensor sum = c.scratch.alloc(c.dtype, {N, hidden_});
+  gate_rows_forward(c.stream, {.y = sum, .x = shared_->o, .gate = shared_->logits, .addend = r});
+  return sum;
+}
+
+void ExpertMlp::shared_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                                const Tensor& dy, const Rows& x) {
+  const Tensor d_o = c.scratch.alloc(c.dtype, shared_->o.shape),
+               dgate = c.scratch.alloc(DType::f32, shared_->logits.shape);
+  gate_rows_backward(c.stream,
+                     {.dx = d_o, .dgate = dgate, .dy = dy, .x = shared_->o, .gate = shared_->logits});
+  shared_->mlp.backward(c, p, g, dx, d_o, x, true);
+  shared_->gate.backward(c, p, g, dx, rounded(c, dgate), x, true);
+}
+
+Tensor ExpertMlp::rounded(LayerCall& c, const Tensor& gradient) {
+  if (c.dtype == DType::f32) return gradient;
+  const Tensor in_16_bits = c.scratch.alloc(c.dtype, gradient.shape);
+  cast(c.stream, {.y = in_16_bits, .x = gradient});
+  return in_16_bits;
 }
 
 void ExpertMlp::router_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                                 const Tensor& dweights, const Rows& x) const {
-  const Tensor in_fp32 = c.scratch.alloc(DType::f32, logits_.shape);
-  route_backward(c.stream, {.dlogits = in_fp32,
+  const Tensor dlogits = c.scratch.alloc(DType::f32, logits_.shape);
+  route_backward(c.stream, {.dlogits = dlogits,
                             .dweights = dweights,
                             .experts = chosen_,
                             .weights = weights_,
                             .logits = logits_,
                             .normalized = normalized_,
-                            .counts = c.routing.counts,
-                            .balance = c.routing.balance,
-                            .z = c.routing.z});
-  Tensor dlogits = in_fp32;
-  if (c.dtype != DType::f32) {
-    dlogits = c.scratch.alloc(c.dtype, logits_.shape);
-    cast(c.stream, {.y = dlogits, .x = in_fp32});
-  }
-  router_.backward(c, p, g, dx, dlogits, x, true);
+                            .factors = c.routing.factors,
+                            .counts = c.routing.counts});
+  router_.backward(c, p, g, dx, rounded(c, dlogits), x, true);
 }
 
 void ExpertMlp::weight_gradient(LayerCall& c, const GradView& g, Part part, const Tensor& dy, const Tensor& x,
@@ -168,7 +205,8 @@ LinearSpec router_layer(const ModelConfig& config, int64_t layer) {
 }  // namespace
 
 ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer)
-    : count_(config.experts),
+    : layer_(layer),
+      count_(config.experts),
       per_token_(config.experts_per_token),
       ffn_(config.expert_ffn),
       hidden_(config.hidden),
@@ -190,6 +228,14 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
     add(names.expert_up, {ffn_, hidden_}, init);
     add(names.expert_down, {hidden_, ffn_}, last);
   }
+  if (config.shared_ffn == 0) return;
+  const std::string in_block = prefix(config, layer);
+  const LinearSpec up{in_block + names.shared_up, hidden_, config.shared_ffn};
+  LinearSpec gate = up, down{in_block + names.shared_down, config.shared_ffn, hidden_};
+  gate.path = in_block + names.shared_gate;
+  down.init_std = init_std_to_stream(config);
+  Mlp mlp(params, config, {gate, up}, down);
+  shared_.emplace(std::move(mlp), Linear(params, config, {{in_block + names.shared_switch, hidden_, 1}}));
 }
 
 }  // namespace flatshard

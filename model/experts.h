@@ -9,11 +9,17 @@
 //   5  o = a w_down^T                   (R, C)
 //   6  y = r + sum over a token's experts of weight o
 //
+// In some families all tokens share one more expert, an MLP whose output y adds times sigmoid(x w_gate^T).
+//
 // How many rows an expert has is known on the device alone; R is enough for any choice. In memory expert
 // follows expert: gate, up, down.
 
+#include <optional>
+#include <utility>
+
 #include "model/activation.h"
 #include "model/linear.h"
+#include "model/mlp.h"
 
 namespace flatshard {
 
@@ -42,11 +48,26 @@ class ExpertMlp {
   void router_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                        const Tensor& dweights, const Rows& x) const;
 
-  int64_t count_, per_token_, ffn_, hidden_;
+  // The expert of all tokens, and its gate.
+  struct Shared {
+    Shared(Mlp of_all, Linear of_gate) : mlp(std::move(of_all)), gate(std::move(of_gate)) {}
+    Mlp mlp;
+    Linear gate;
+    Tensor o, logits;  // (N, C), and (N, 1) in fp32
+  };
+  // r, or with a shared expert r and its output, in scratch. Without `output` only what backward() needs.
+  Tensor add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output);
+  void shared_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                       const Tensor& dy, const Rows& x);
+  // The gradient of logits in the dtype of activations.
+  static Tensor rounded(LayerCall& c, const Tensor& gradient);
+
+  int64_t layer_, count_, per_token_, ffn_, hidden_;
   bool normalized_;
   Activation activation_;
   Linear router_;
   std::vector<ParamId> experts_;  // gate, up, down of each
+  std::optional<Shared> shared_;
 
   Tensor logits_, chosen_, weights_;  // of tokens
   Tensor offsets_, rows_, places_;    // of the experts' rows

@@ -22,7 +22,8 @@ FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
       (spec.trainable ? trained : frozen) += count;
       if (at > first && at < head) repeated += count;
     }
-  const int64_t dense = c.layers - c.expert_blocks(), by_experts = c.experts_per_token * c.expert_ffn;
+  const int64_t dense = c.layers - c.expert_blocks(),
+                by_experts = c.experts_per_token * c.expert_ffn + c.shared_ffn;
   const int64_t of_last = (dense * c.ffn + c.expert_blocks() * by_experts) * c.hidden;
   repeated = std::max(repeated - static_cast<double>(of_last), 0.0);
   const double products = 6.0 * trained + 4.0 * frozen;

@@ -47,12 +47,14 @@ struct RandomDraw {
   uint64_t seed, step;
 };
 
-// The auxiliary losses of the routers of a mixture of experts (kernels/route.h).
+// The counts of the routers of a mixture of experts, and their auxiliary losses (kernels/route.h).
 struct Routing {
+  // (blocks, E) i32, to which each block adds how often its experts were chosen; empty: not counted.
+  Tensor step_counts{};
   // (E) i32: how often each expert was chosen in all blocks of the micro-batch, once its forward pass is
   // done; the embedding begins with zeros. Empty: no loss depends on it.
   Tensor counts{};
-  float balance = 0, z = 0;
+  Tensor factors{};  // (2) f32, of the losses; empty: none
 };
 
 struct LayerCall {

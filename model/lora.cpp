@@ -141,11 +141,19 @@ bool is_inside(const std::string& path, const std::vector<std::string>& entries)
   });
 }
 
+bool is_of_mixture(const Model& model, const std::string& path) {
+  const ParamNames& names = param_names(model.config().family);
+  if (model.config().experts == 0) return false;
+  return path.ends_with('.' + names.router) || path.find(".experts.") != std::string::npos;
+}
+
 std::vector<std::string> linear_layers(const Model& model) {
   std::vector<std::string> paths;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs())
-      if (spec.role == ParamRole::weight) paths.push_back(module_of(spec.name));
+      if (const std::string path = module_of(spec.name);
+          spec.role == ParamRole::weight && !is_of_mixture(model, path))
+        paths.push_back(path);
   return paths;
 }
 
@@ -190,6 +198,10 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
     const bool excluded = exclude.matches(path) || is_inside(path, lora.save_modules);
     if (!targets.matches(path) || excluded) continue;
     if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
+    check(
+        !is_of_mixture(model, path), "lora.targets: ", path,
+        " cannot have an adapter: routers and experts of a mixture have none yet; name layers of attention, "
+        "or exclude it by lora.exclude");
     check(is_linear, "lora.targets: ", path,
           " cannot have an adapter, only linear layers can: to train it in full, name it in "
           "lora.save_modules");

@@ -51,8 +51,10 @@ double lora_scale(double alpha, int64_t rank, bool rslora);
 // Returns whether the targets are the word "all-linear", in upper or lower case.
 bool is_all_linear(const ModulePatterns& targets);
 
+// Whether a path is that of a router or an expert of a mixture.
+bool is_of_mixture(const Model& model, const std::string& path);
 // The paths of a model's linear layers in model order. They do not include a tied head, which has no weight
-// of its own.
+// of its own, nor what is_of_mixture().
 std::vector<std::string> linear_layers(const Model& model);
 // The paths of a model's modules that have parameters of their own: linear layers, norms, embeddings, the
 // head.

@@ -90,11 +90,32 @@ ParamNames with_experts(const std::string& mlp, const char* gate, const char* up
   n.expert_gate = mlp + ".experts.{e}." + gate;
   n.expert_up = mlp + ".experts.{e}." + up;
   n.expert_down = mlp + ".experts.{e}." + down;
+  n.all_gate_up = mlp + ".experts.gate_up_proj";
+  n.all_down = mlp + ".experts.down_proj";
   return n;
 }
 
 ParamNames qwen3_moe() { return with_experts("mlp", "gate_proj", "up_proj", "down_proj"); }
+
+ParamNames qwen2_moe() {
+  ParamNames n = qwen3_moe();
+  n.shared_gate = "mlp.shared_expert.gate_proj";
+  n.shared_up = "mlp.shared_expert.up_proj";
+  n.shared_down = "mlp.shared_expert.down_proj";
+  n.shared_switch = "mlp.shared_expert_gate";
+  return n;
+}
+
 ParamNames mixtral() { return with_experts("block_sparse_moe", "w1", "w3", "w2"); }
+
+ParamNames granitemoe() {
+  ParamNames n = with_experts("block_sparse_moe", "gate_proj", "up_proj", "down_proj");
+  n.router = "block_sparse_moe.router.layer";
+  n.all_gate_up = "block_sparse_moe.input_linear.weight";
+  n.all_down = "block_sparse_moe.output_linear.weight";
+  n.joins_experts = true;
+  return n;
+}
 
 ParamNames idefics() {
   ParamNames n = kLlama;
@@ -166,8 +187,10 @@ const ParamNames& param_names(const std::string& family) {
                                                         {"idefics2", idefics()},
                                                         {"idefics3", idefics()},
                                                         {"qwen3_moe", qwen3_moe()},
+                                                        {"qwen2_moe", qwen2_moe()},
                                                         {"mixtral", mixtral()},
                                                         {"olmoe", qwen3_moe()},
+                                                        {"granitemoe", granitemoe()},
                                                         {"smolvlm", idefics()},
                                                         {"siglip", siglip()},
                                                         {"perceiver", perceiver()},

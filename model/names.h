@@ -17,6 +17,12 @@ struct ParamNames {
   std::string gate, up, gate_up, down;  // gate_up: one projection with the rows of gate, then up
   // Of a mixture of experts in place of the MLP; {e} is the index of the expert.
   std::string router{}, expert_gate{}, expert_up{}, expert_down{};
+  // Tensors that files may have for all experts of a block, by their whole names: (E, 2F, C) with the gate of
+  // an expert before its up, and (E, C, F). Files that we write have them if `joins_experts`.
+  std::string all_gate_up{}, all_down{};
+  bool joins_experts = false;
+  // Of the expert that all tokens share, and of the gate of its output.
+  std::string shared_gate{}, shared_up{}, shared_down{}, shared_switch{};
   std::string final_norm, head;
   bool transposed_weights = false;  // linear weights are stored as (in, out)
 

@@ -28,7 +28,7 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.full_attention_blocks = {1};
     c.window_rope_theta = 100;
   }
-  if (family == "granite") {
+  if (family == "granite" || family == "granitemoe") {
     c.embedding_multiplier = 3;
     c.attention_multiplier = 0.3;
     c.residual_multiplier = 0.4;
@@ -41,6 +41,7 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.experts = 5;
     c.experts_per_token = 2;
     if (family == "qwen3_moe") c.dense_blocks = {0};
+    if (family == "qwen2_moe") c.shared_ffn = 24;
   }
   if (flatshard::family(family).connector)
     c.vision =

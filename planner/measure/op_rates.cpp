@@ -231,6 +231,8 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
   constexpr int64_t kMostExperts = 16;
   const int64_t expert_ffn = model.expert_ffn * small.hidden / model.hidden / kMultiple * kMultiple;
   small.expert_ffn = std::min(model.expert_ffn, std::max(expert_ffn, kMultiple));
+  small.shared_ffn = model.shared_ffn * small.hidden / model.hidden / kMultiple * kMultiple;
+  small.shared_ffn = std::min(model.shared_ffn, std::max(small.shared_ffn, kMultiple));
   small.experts = std::min(model.experts, kMostExperts);
   small.experts_per_token = std::min(model.experts_per_token, small.experts);
   std::erase_if(small.dense_blocks, [&](int64_t block) { return block > 0; });

@@ -45,8 +45,8 @@ void write_all(const TensorFolderLayout& layout, bool renew = true) {
   finish_tensor_files(kFolder, "model", layout);
 }
 
-void check_reads(const std::vector<SafetensorsSpec>& specs) {
-  const TensorFolder folder(kFolder, "model");
+void check_reads(const std::vector<SafetensorsSpec>& specs, const std::vector<JoinedTensor>& joined = {}) {
+  const TensorFolder folder(kFolder, "model", joined);
   CHECK(folder.entries().size() == specs.size());
   for (const SafetensorsSpec& spec : specs) {
     const SafetensorsEntry* const entry = folder.find(spec.name);
@@ -216,6 +216,37 @@ TEST_CASE("a malformed index is refused with the expected form") {
   fs::create_directories(kFolder);
   CHECK(test::error_of([] { TensorFolder(kFolder, "model"); }) ==
         str(kFolder, "/model.safetensors: cannot open: No such file or directory"));
+}
+
+TEST_CASE("parts of a joined tensor are written into it and read from it, or from tensors of their own") {
+  const std::vector<SafetensorsSpec> specs = tensors_of({4, 2, 2, 6});
+  const std::vector<JoinedTensor> joined{{"whole", {2, 4}, {{"b", {2}}, {"d", {6}}}}};
+  write_all(TensorFolderLayout("model", specs, 100, joined));
+  const TensorFolder whole(kFolder, "model");
+  REQUIRE(whole.entries().size() == 3);
+  CHECK(whole.find("whole")->shape == std::vector<int64_t>{2, 4});
+  std::string text;
+  for (const std::byte b : test::range_bytes(whole.find("whole")->bytes)) text += static_cast<char>(b);
+  CHECK(text == "bbdddddd");
+  check_reads(specs, joined);
+
+  const std::vector<JoinedTensor> other{{"whole", {8}, {{"b", {2}}, {"d", {6}}}}};
+  CHECK(TensorFolder(kFolder, "model", other).find("whole") != nullptr);
+  const std::vector<JoinedTensor> twice{{"whole", {2, 4}, {{"a", {2}}, {"d", {6}}}}};
+  CHECK(test::error_of([&] { TensorFolder(kFolder, "model", twice); }) ==
+        str(kFolder, "/model.safetensors: has both \"whole\" and \"a\", which is a part of it"));
+
+  write_all(TensorFolderLayout("model", specs, 100));
+  check_reads(specs, joined);
+}
+
+TEST_CASE("a joined tensor is not divided among files") {
+  const TensorFolderLayout layout("model", tensors_of({4, 2, 2, 6}), 6,
+                                  {{"whole", {8}, {{"b", {2}}, {"d", {6}}}}});
+  REQUIRE(layout.files().size() == 3);
+  CHECK(layout.place("b").file == layout.place("d").file);
+  CHECK(layout.place("d").first == 2);
+  CHECK(layout.place("c").file == 2);
 }
 
 TEST_CASE(

@@ -123,7 +123,7 @@ void check_batches(const Data& data, int64_t seq_len, int64_t rows, int64_t voca
   const Batch space{tensor_of(tokens.data(), {n}), tensor_of(positions.data(), {n}),
                     tensor_of(targets.data(), {n}), tensor_of(starts.data(), {n + 1}), images};
   for (int64_t step = 0; step < std::min(kSteps, 2 * data.steps_per_epoch()); ++step) {
-    int64_t count = 0;
+    int64_t count = 0, padding = 0;
     for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane) {
       const Batch batch = data.read(step, lane, space);
       const std::span<const int32_t> used(starts.data(), static_cast<size_t>(batch.boundaries.size()));
@@ -138,13 +138,17 @@ void check_batches(const Data& data, int64_t seq_len, int64_t rows, int64_t voca
         }
         require(positions[t] == position, "a position does not count from its boundary");
         require(tokens[t] >= 0 && tokens[t] < vocab, "a token of a batch is outside the vocabulary");
-        require(targets[t] == kIgnoredTarget || (t + 1 < tokens.size() && targets[t] == tokens[t + 1]) ||
+        require(targets[t] == kIgnoredTarget || targets[t] == kPaddingTarget ||
+                    (t + 1 < tokens.size() && targets[t] == tokens[t + 1]) ||
                     (t + 1) % static_cast<size_t>(seq_len) == 0,
                 "a target is not the next token");
-        count += targets[t] != kIgnoredTarget;
+        count += targets[t] >= 0;
+        padding += targets[t] == kPaddingTarget;
       }
     }
     require(count == data.target_count(step), "the targets of a step are counted wrong");
+    require(n * data.lanes_per_step() - padding == data.token_count(step),
+            "the tokens of a step are counted wrong");
   }
 }
 

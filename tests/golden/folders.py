@@ -72,6 +72,9 @@ MODELS = {
     "qwen3_moe": (lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **sizes(16, max_position_embeddings=64, head_dim=6, num_experts=6, num_experts_per_tok=3,
                 moe_intermediate_size=32, mlp_only_layers=[0], norm_topk_prob=True))), "float32", "5GB"),
+    "qwen2_moe": (lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
+        **sizes(16, max_position_embeddings=64, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32,
+                shared_expert_intermediate_size=24, mlp_only_layers=[1]))), "float32", "5GB"),
     # All experts of a block in two tensors, as transformers 5 has them in memory.
     "qwen3_moe_fused": (lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **sizes(16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=6))), "bfloat16", "5GB"),
@@ -81,6 +84,11 @@ MODELS = {
     "olmoe": (lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **sizes(16, max_position_embeddings=64, intermediate_size=32, num_experts=5, num_experts_per_tok=2,
                 pad_token_id=None, eos_token_id=None))), "float32", "5GB"),
+    # All experts of a block in two tensors, in every file.
+    "granitemoe": (lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
+        **sizes(16, max_position_embeddings=64, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2,
+                embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4,
+                logits_scaling=2.5))), "float32", "5GB"),
     "granite": (lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **sizes(16, max_position_embeddings=64, embedding_multiplier=3.0, attention_multiplier=0.3,
                 residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),

@@ -38,16 +38,22 @@ MODELS = {
     "qwen3_moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **SIZES, head_dim=6, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, mlp_only_layers=[0],
         norm_topk_prob=True)),
+    "qwen2_moe": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
+        **SIZES, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=40)),
     "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
         **dict(SIZES, intermediate_size=32), num_local_experts=4, num_experts_per_tok=2)),
     "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **dict(SIZES, intermediate_size=32), num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
+    "granitemoe": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
+        **dict(SIZES, intermediate_size=32), num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=3.0,
+        attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5)),
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
 
 
-# The names of gate, up and down of an expert in files, and of the MLP in them.
-EXPERTS = {"qwen3_moe": ("gate_proj", "up_proj", "down_proj"), "olmoe": ("gate_proj", "up_proj", "down_proj"),
+# The names of gate, up and down of an expert in files, or where files have all experts in one tensor, ours.
+EXPERTS = {"qwen3_moe": ("gate_proj", "up_proj", "down_proj"), "qwen2_moe": ("gate_proj", "up_proj", "down_proj"),
+           "olmoe": ("gate_proj", "up_proj", "down_proj"), "granitemoe": ("gate_proj", "up_proj", "down_proj"),
            "mixtral": ("w1", "w3", "w2")}
 
 
@@ -59,6 +65,7 @@ def named_as_in_files(family, name, values):
     gate, up, down = EXPERTS[family]
     if family == "mixtral":
         name = name.replace(".mlp.", ".block_sparse_moe.")
+    name = name.replace(".router.weight", ".router.layer.weight")
     prefix, _, kind = name.rpartition(".")
     for e, value in enumerate(values if kind in ("gate_up_proj", "down_proj") else ()):
         if kind == "gate_up_proj":

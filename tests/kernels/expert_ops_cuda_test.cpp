@@ -7,6 +7,7 @@
 #include "kernels/expert_rows.h"
 #include "kernels/route.h"
 #include "runtime/gpu.h"
+#include "runtime/targets.h"
 #include "tests/kernels/outputs.h"
 #include "tests/kernels/random_draw.h"
 #include "tests/ptx_vm/every_order.h"
@@ -49,56 +50,68 @@ Arg logits_of(const Setting& s) {
           }};
 }
 
-// Different experts for each token; some experts are rare.
+// Some tokens are padding.
+bool is_padding(const Setting& s, int64_t t) { return s.N > 5 && s.E % 2 == 0 && t % 5 == 3; }
+
+// Different experts for each token, or none; some experts are rare.
 double expert_of(const Setting& s, int64_t i) {
   const int64_t t = i / s.k, j = i % s.k;
+  if (is_padding(s, t)) return -1;
   return static_cast<double>((t * t % 5 + j) % s.E);
 }
 
 Case forward_case(const Setting& s) {
-  return {
-      .op = "route_forward",
-      .shape = name_of(s),
-      .dtype = DType::f32,
-      .args = {logits_of(s),
-               {"experts", DType::i32, {s.N, s.k}, Role::output},
-               {"weights", DType::f32, {s.N, s.k}, Role::output}},
-      .run = [=](Stream& stream, Arena&, const Tensors& t) {
-        route_forward(
-            stream,
-            {.experts = t["experts"], .weights = t["weights"], .logits = t["logits"], .normalized = s.flag});
-      }};
-}
-
-Case backward_case(const Setting& s) {
-  return {.op = "route_backward",
+  return {.op = "route_forward",
           .shape = name_of(s),
           .dtype = DType::f32,
           .args = {logits_of(s),
-                   {"dweights", DType::f32, {s.N, s.k}, Role::input},
-                   {"weights", DType::f32, {s.N, s.k}, Role::input},
-                   {"experts",
+                   {"targets",
                     DType::i32,
-                    {s.N, s.k},
+                    {s.N},
                     Role::constant,
-                    [=](int64_t i, double) { return expert_of(s, i); }},
-                   {"counts",
-                    DType::i32,
-                    {s.E},
-                    Role::constant,
-                    [](int64_t i, double) { return static_cast<double>(i % 7); }},
-                   {"dlogits", DType::f32, {s.N, s.E}, Role::output}},
+                    [=](int64_t t, double) { return is_padding(s, t) ? kPaddingTarget : t % 3 - 1; }},
+                   {"experts", DType::i32, {s.N, s.k}, Role::output},
+                   {"weights", DType::f32, {s.N, s.k}, Role::output}},
           .run = [=](Stream& stream, Arena&, const Tensors& t) {
-            route_backward(stream, {.dlogits = t["dlogits"],
-                                    .dweights = t["dweights"],
-                                    .experts = t["experts"],
-                                    .weights = t["weights"],
-                                    .logits = t["logits"],
-                                    .normalized = s.flag,
-                                    .counts = s.N % 2 == 0 ? t["counts"] : Tensor{},
-                                    .balance = 0.1f,
-                                    .z = s.N % 3 == 0 ? 0.2f : 0});
+            route_forward(stream, {.experts = t["experts"],
+                                   .weights = t["weights"],
+                                   .logits = t["logits"],
+                                   .targets = t["targets"],
+                                   .normalized = s.flag});
           }};
+}
+
+Case backward_case(const Setting& s) {
+  return {
+      .op = "route_backward",
+      .shape = name_of(s),
+      .dtype = DType::f32,
+      .args =
+          {logits_of(s),
+           {"dweights", DType::f32, {s.N, s.k}, Role::input},
+           {"weights", DType::f32, {s.N, s.k}, Role::input},
+           {"experts",
+            DType::i32,
+            {s.N, s.k},
+            Role::constant,
+            [=](int64_t i, double) { return expert_of(s, i); }},
+           {"counts",
+            DType::i32,
+            {s.E},
+            Role::constant,
+            [](int64_t i, double) { return static_cast<double>(i % 7); }},
+           {"factors", DType::f32, {2}, Role::constant, [](int64_t i, double) { return i == 0 ? 0.1 : 0.2; }},
+           {"dlogits", DType::f32, {s.N, s.E}, Role::output}},
+      .run = [=](Stream& stream, Arena&, const Tensors& t) {
+        route_backward(stream, {.dlogits = t["dlogits"],
+                                .dweights = t["dweights"],
+                                .experts = t["experts"],
+                                .weights = t["weights"],
+                                .logits = t["logits"],
+                                .normalized = s.flag,
+                                .factors = s.N % 3 == 0 ? Tensor{} : t["factors"],
+                                .counts = s.N % 2 == 0 ? t["counts"] : Tensor{}});
+      }};
 }
 
 Case rows_case(const Setting& s) {
@@ -130,7 +143,7 @@ Case rows_case(const Setting& s) {
 
 Arg places_of(const Setting& s) {
   return {"places", DType::i32, {s.N, s.k}, Role::constant, [=](int64_t i, double) {
-            return static_cast<double>((i * 7 + 3) % (s.N * s.k));
+            return is_padding(s, i / s.k) ? -1.0 : static_cast<double>((i * 7 + 3) % (s.N * s.k));
           }};
 }
 
@@ -163,7 +176,9 @@ Case weigh_case(const Setting& s) {
                     DType::i32,
                     {s.N, s.k},
                     Role::constant,
-                    [=](int64_t i, double) { return static_cast<double>(s.N * s.k - 1 - i); }},
+                    [=](int64_t i, double) {
+                      return is_padding(s, i / s.k) ? -1.0 : static_cast<double>(s.N * s.k - 1 - i);
+                    }},
                    {"dweights", DType::f32, {s.N, s.k}, Role::output}},
           .run = [=](Stream& stream, Arena&, const Tensors& t) {
             weigh_rows(stream, {.dweights = t["dweights"],
@@ -171,6 +186,36 @@ Case weigh_case(const Setting& s) {
                                 .a = t["a"],
                                 .places = t["places"],
                                 .weights = t["weights"]});
+          }};
+}
+
+Case gate_forward_case(const Setting& s) {
+  return {.op = "gate_rows_forward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"x", s.dtype, {s.N, s.C}, Role::input},
+                   {"addend", s.dtype, {s.N, s.C}, Role::input},
+                   {"gate", DType::f32, {s.N}, Role::input},
+                   {"y", s.dtype, {s.N, s.C}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            gate_rows_forward(
+                stream,
+                {.y = t["y"], .x = t["x"], .gate = t["gate"], .addend = s.flag ? t["addend"] : Tensor{}});
+          }};
+}
+
+Case gate_backward_case(const Setting& s) {
+  return {.op = "gate_rows_backward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"x", s.dtype, {s.N, s.C}, Role::input},
+                   {"dy", s.dtype, {s.N, s.C}, Role::input},
+                   {"gate", DType::f32, {s.N}, Role::input},
+                   {"dx", s.dtype, {s.N, s.C}, Role::output},
+                   {"dgate", DType::f32, {s.N}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            gate_rows_backward(
+                stream, {.dx = t["dx"], .dgate = t["dgate"], .dy = t["dy"], .x = t["x"], .gate = t["gate"]});
           }};
 }
 
@@ -199,6 +244,8 @@ TEST_CASE("routes and rows of experts on a GPU are those of the CPU" * doctest::
       check_on_gpu(rows_case(s), true);
       check_on_gpu(combine_case(s), true);
       check_on_gpu(weigh_case(s), false);
+      check_on_gpu(gate_forward_case(s), false);
+      check_on_gpu(gate_backward_case(s), false);
     });
   }
 }
@@ -206,7 +253,8 @@ TEST_CASE("routes and rows of experts on a GPU are those of the CPU" * doctest::
 TEST_CASE("routes and rows of experts on a GPU are the same in every order" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   const Setting s{.N = 70, .E = 9, .k = 3, .C = 40, .flag = true, .dtype = DType::bf16};
-  for (const Case& c : {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s)}) {
+  for (const Case& c : {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s),
+                        gate_forward_case(s), gate_backward_case(s)}) {
     CAPTURE(label(c));
     const auto bytes = [&] { return test::output_bytes(c, {.device = Device::cuda(0)}); };
     const auto expected = bytes();

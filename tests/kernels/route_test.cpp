@@ -7,6 +7,7 @@
 
 #include "kernels/expert_rows.h"
 #include "kernels/grouped_product.h"
+#include "runtime/targets.h"
 #include "tests/kernels/random_draw.h"
 #include "tests/test.h"
 
@@ -130,7 +131,8 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
     std::vector<float> dweights = some_values(random, s.N * s.k, 11);
     std::vector<int32_t> counts;
     for (int64_t e = 0; i % 2 == 0 && e < s.E; ++e) counts.push_back(static_cast<int32_t>(below(random, 9)));
-    const float balance = 0.03f, z = i % 3 == 0 ? 0.2f : 0;
+    std::vector<float> factors{0.03f, i % 3 == 0 ? 0.2f : 0};
+    const double balance = static_cast<double>(factors[0]), z = static_cast<double>(factors[1]);
     Route given = r;
     route_backward(stream, {.dlogits = tensor_of(dlogits.data(), {s.N, s.E}),
                             .dweights = tensor_of(dweights.data(), {s.N, s.k}),
@@ -138,9 +140,8 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
                             .weights = tensor_of(given.weights.data(), {s.N, s.k}),
                             .logits = tensor_of(logits.data(), {s.N, s.E}),
                             .normalized = s.normalized,
-                            .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E}),
-                            .balance = balance,
-                            .z = z});
+                            .factors = tensor_of(factors.data(), {2}),
+                            .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E})});
     stream.sync();
     std::vector<double> moved(logits.begin(), logits.end());
     for (int probe = 0; probe < 20; ++probe) {
@@ -196,6 +197,95 @@ TEST_CASE("rows of experts have the order of their tokens, in segments of whole 
       CHECK(place >= offsets[static_cast<size_t>(expert)]);
       CHECK(place < offsets[static_cast<size_t>(expert) + 1]);
     }
+  }
+}
+
+// The other tokens have the rows, values and gradients that they have without padding among them.
+TEST_CASE("padding goes to no expert, and adds nothing to losses, gradients and counts") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  constexpr int64_t kE = 4, kK = 2, kC = 5;
+  struct Result {
+    std::vector<int32_t> experts, offsets, counts, rows, places;
+    std::vector<float> weights, dlogits, y, dweights;
+  };
+  const auto result = [&](const std::vector<int64_t>& tokens, std::vector<int32_t> targets) {
+    const int64_t N = std::ssize(tokens), R = expert_row_count(N * kK, kE);
+    const auto size = [](int64_t count) { return static_cast<size_t>(count); };
+    std::vector<float> logits, x(size(R * kC)), da(size(R * kC)), a(size(R * kC)), factors{0.3f, 0.2f};
+    for (const int64_t t : tokens)
+      for (int64_t e = 0; e < kE; ++e) logits.push_back(static_cast<float>((t * 5 + e * 3) % 7));
+    Result r{.experts = std::vector<int32_t>(size(N * kK)),
+             .offsets = std::vector<int32_t>(size(kE + 1)),
+             .counts = std::vector<int32_t>(size(kE)),
+             .rows = std::vector<int32_t>(size(R)),
+             .places = std::vector<int32_t>(size(N * kK)),
+             .weights = std::vector<float>(size(N * kK)),
+             .dlogits = std::vector<float>(size(N * kE), 9.0f),
+             .y = std::vector<float>(size(N * kC), 9.0f),
+             .dweights = std::vector<float>(size(N * kK), 9.0f)};
+    const Tensor experts = tensor_of(r.experts.data(), {N, kK}),
+                 weights = tensor_of(r.weights.data(), {N, kK}), places = tensor_of(r.places.data(), {N, kK}),
+                 dweights = tensor_of(r.dweights.data(), {N, kK}), in = tensor_of(logits.data(), {N, kE});
+    route_forward(stream, {.experts = experts,
+                           .weights = weights,
+                           .logits = in,
+                           .targets = targets.empty() ? Tensor{} : tensor_of(targets.data(), {N}),
+                           .normalized = true});
+    expert_rows(stream, {.offsets = tensor_of(r.offsets.data(), {kE + 1}),
+                         .rows = tensor_of(r.rows.data(), {R}),
+                         .places = places,
+                         .counts = tensor_of(r.counts.data(), {kE}),
+                         .experts = experts});
+    stream.sync();
+    for (size_t row = 0; row < size(R); ++row)
+      for (size_t c = 0; r.rows[row] >= 0 && c < size(kC); ++c) {
+        const auto value =
+            static_cast<float>(tokens[static_cast<size_t>(r.rows[row])] + static_cast<int64_t>(c));
+        x[row * size(kC) + c] = da[row * size(kC) + c] = a[row * size(kC) + c] = value;
+      }
+    combine_rows(stream, {.y = tensor_of(r.y.data(), {N, kC}),
+                          .x = tensor_of(x.data(), {R, kC}),
+                          .places = places,
+                          .weights = weights});
+    weigh_rows(stream, {.dweights = dweights,
+                        .da = tensor_of(da.data(), {R, kC}),
+                        .a = tensor_of(a.data(), {R, kC}),
+                        .places = places,
+                        .weights = weights});
+    route_backward(stream, {.dlogits = tensor_of(r.dlogits.data(), {N, kE}),
+                            .dweights = dweights,
+                            .experts = experts,
+                            .weights = weights,
+                            .logits = in,
+                            .normalized = true,
+                            .factors = tensor_of(factors.data(), {2}),
+                            .counts = tensor_of(r.counts.data(), {kE})});
+    stream.sync();
+    return r;
+  };
+  const std::vector<int64_t> alone{0, 1, 3, 4, 6};
+  const Result without = result(alone, {}),
+               with = result({0, 1, 2, 3, 4, 5, 6},
+                             {5, kIgnoredTarget, kPaddingTarget, 1, 1, kPaddingTarget, 2});
+  CHECK(with.counts == without.counts);
+  CHECK(with.offsets == without.offsets);
+  const auto row_of = [](const auto& values, int64_t row, int64_t width) {
+    return std::vector(values.begin() + row * width, values.begin() + (row + 1) * width);
+  };
+  for (size_t i = 0; i < alone.size(); ++i) {
+    const int64_t t = alone[i], at = static_cast<int64_t>(i);
+    CHECK(row_of(with.experts, t, kK) == row_of(without.experts, at, kK));
+    CHECK(row_of(with.places, t, kK) == row_of(without.places, at, kK));
+    CHECK(row_of(with.dlogits, t, kE) == row_of(without.dlogits, at, kE));
+    CHECK(row_of(with.y, t, kC) == row_of(without.y, at, kC));
+  }
+  for (const int64_t t : {2, 5}) {
+    CHECK(row_of(with.experts, t, kK) == std::vector<int32_t>(kK, -1));
+    CHECK(row_of(with.places, t, kK) == std::vector<int32_t>(kK, -1));
+    CHECK(row_of(with.dlogits, t, kE) == std::vector<float>(kE, 0.0f));
+    CHECK(row_of(with.dweights, t, kK) == std::vector<float>(kK, 0.0f));
+    CHECK(row_of(with.y, t, kC) == std::vector<float>(kC, 0.0f));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "hub/model_folder.h"
+#include "runtime/targets.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 
@@ -35,19 +37,35 @@ struct Spread {
 };
 Spread spread_of(const std::string& name) {
   if (name.ends_with("norm.weight")) return {0.5, 1};
-  if (name.ends_with("gate.weight")) return {1, 0};
+  if (name.ends_with("gate.weight") || name.ends_with("router.layer.weight")) return {1, 0};
   return {0.25, 0};
+}
+
+// Where the first value of a parameter is in files.
+struct FilePlace {
+  std::string tensor;
+  uint32_t first = 0;
+};
+FilePlace place_of(const ModelConfig& config, const std::string& parameter) {
+  for (const JoinedTensor& joined : written_joined(config)) {
+    FilePlace place{joined.name};
+    for (const JoinedTensor::Part& part : joined.parts) {
+      if (part.name == parameter) return place;
+      place.first += static_cast<uint32_t>(part.elements());
+    }
+  }
+  return {parameter};
 }
 
 void fill(const Model& model, const ParamTensors& parameters, Stream&) {
   for (size_t u = 0; u < parameters.size(); ++u)
     for (size_t i = 0; i < parameters[u].size(); ++i) {
-      const std::string& name = model.param_lists()[u].specs()[i].name;
+      const auto [name, first] = place_of(model.config(), model.param_lists()[u].specs()[i].name);
       const auto [size, middle] = spread_of(name);
       const uint32_t hash = hash_of(name);
       std::vector<double> values(static_cast<size_t>(parameters[u][i].size()));
       for (size_t k = 0; k < values.size(); ++k) {
-        const uint32_t h = mixed(hash + static_cast<uint32_t>(k) * 0x9E3779B1u);
+        const uint32_t h = mixed(hash + (first + static_cast<uint32_t>(k)) * 0x9E3779B1u);
         values[k] = middle + size * (static_cast<double>(h >> 8) / (1 << 24) - 0.5);
       }
       bench::from_doubles(parameters[u][i], values);
@@ -67,32 +85,60 @@ struct Reference {
   const char* family;
   int64_t experts, ffn, kv_heads;
   bool norm_topk;
+  int64_t shared_ffn, dense_ffn;  // 0: no shared expert, and no block without experts
+
   double loss, norm, norm_with_balance;  // means; with a coefficient of 0.01
 };
 // transformers 5.24.0 in fp32.
 constexpr Reference kReferences[] = {
-    {"qwen3_moe", 8, 32, 2, true, 4.805442, 3.708137, 3.703772},
-    {"mixtral", 4, 48, 2, true, 4.865099, 3.167907, 3.178699},
-    {"olmoe", 8, 32, 4, false, 4.810507, 3.335047, 3.335513},
+    {"qwen3_moe", 8, 32, 2, true, 0, 0, 4.805442, 3.708137, 3.703772},
+    {"mixtral", 4, 48, 2, true, 0, 0, 4.865099, 3.167907, 3.178699},
+    {"olmoe", 8, 32, 4, false, 0, 0, 4.810507, 3.335047, 3.335513},
+    {"qwen2_moe", 8, 32, 2, false, 48, 96, 4.824160, 3.265500, 3.283172},
+    {"granitemoe", 8, 32, 2, true, 0, 0, 4.594497, 1.087733, 1.086334},
 };
 
-SmallRun run_of(const Reference& r, DType dtype, bool recompute, double coefficient) {
+// Two sequences of these lengths, each behind it with padding of a token that has a row of its own.
+SmallRun::Golden padded_text(int64_t length, int64_t padding) {
+  const int64_t all = length + padding;
+  SmallRun::Golden golden;
+  test::GoldenTensor tokens{.dtype = "I32", .shape = {kSequences, all}, .values = {}}, targets = tokens;
+  for (int64_t s = 0; s < kSequences; ++s)
+    for (int64_t t = 0; t < all; ++t) {
+      tokens.values.push_back(t < length ? mixed(static_cast<uint32_t>(s * 64 + t)) % kVocab : 0);
+      targets.values.push_back(t >= length ? kPaddingTarget
+                                           : mixed(static_cast<uint32_t>(s * 64 + t + 1)) % kVocab);
+    }
+  return {{"tokens", tokens}, {"targets", targets}};
+}
+
+SmallRun run_of(const Reference& r, DType dtype, bool recompute, double coefficient,
+                const SmallRun::Golden& golden = text()) {
   ModelConfig c{.family = r.family,
                 .layers = 2,
                 .hidden = 64,
                 .heads = 4,
                 .kv_heads = r.kv_heads,
-                .ffn = r.ffn,
+                .ffn = r.dense_ffn > 0 ? r.dense_ffn : r.ffn,
                 .vocab = kVocab,
                 .max_positions = kLength,
                 .rope_theta = 10000,
                 .experts = r.experts,
                 .experts_per_token = 2,
+                .expert_ffn = r.ffn,
+                .shared_ffn = r.shared_ffn,
                 .norm_topk = r.norm_topk};
-  const double rows = 2 * kSequences * kLength, targets = kSequences * (kLength - 1);
+  if (r.dense_ffn > 0) c.dense_blocks = {0};
+  if (std::string(r.family) == "granitemoe") {
+    c.embedding_multiplier = c.logit_divisor = 2;
+    c.attention_multiplier = 0.2;
+    c.residual_multiplier = 0.5;
+  }
+  const double rows = static_cast<double>(r.dense_ffn > 0 ? 1 : 2) * kSequences * kLength,
+               targets = kSequences * (kLength - 1);
   // The run's gradients are sums over targets.
   const double balance = targets * coefficient * static_cast<double>(r.experts) / rows / rows;
-  return {resolved(c), text(), dtype, recompute, fill, static_cast<float>(balance)};
+  return {resolved(c), golden, dtype, recompute, fill, static_cast<float>(balance)};
 }
 
 double norm_of(const SmallRun& run) {
@@ -129,4 +175,15 @@ TEST_CASE("recomputed mixtures with a loss that balances experts have the same g
   for (const DType dtype : {DType::f32, DType::bf16})
     CHECK(norm_of(run_of(kReferences[2], dtype, false, 0.5)) ==
           norm_of(run_of(kReferences[2], dtype, true, 0.5)));
+}
+
+TEST_CASE("padding changes no loss, gradient and count of a mixture") {
+  for (const Reference& r : kReferences) {
+    CAPTURE(std::string(r.family));
+    const SmallRun without = run_of(r, DType::f32, false, 0.5, padded_text(14, 0)),
+                   with = run_of(r, DType::f32, false, 0.5, padded_text(14, 10));
+    CHECK(with.loss() == doctest::Approx(without.loss()).epsilon(1e-6));
+    CHECK(norm_of(with) == doctest::Approx(norm_of(without)).epsilon(1e-6));
+    CHECK(bench::to_doubles(with.expert_counts()) == bench::to_doubles(without.expert_counts()));
+  }
 }

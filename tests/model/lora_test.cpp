@@ -143,3 +143,18 @@ TEST_CASE("published models and their adapters of rank 8 have the published numb
   gpt2.adapters = choose_adapters({.rank = 8, .targets = Texts{"c_attn"}}, *base).adapters;
   CHECK((*Planned(gpt2)).parameter_count() == 124439808 + 294912);
 }
+
+TEST_CASE("in a mixture of experts layers of attention have adapters, experts and routers none") {
+  ModelConfig mixture = small("mixtral");
+  mixture.ffn = 32;
+  mixture.experts = 3;
+  mixture.experts_per_token = 2;
+  const Planned model(mixture);
+  const AdapterChoice all = choose_adapters({.rank = 2, .targets = "all-linear"}, *model);
+  CHECK(all.adapters.size() == 3 * 4);
+  for (const auto& [path, adapter] : all.adapters) CHECK(path.find(".self_attn.") != path.npos);
+  for (const char* const target : {"w1", "gate"})
+    CHECK(test::error_of([&] {
+            choose_adapters({.rank = 2, .targets = Texts{target}}, *model);
+          }).find("routers and experts of a mixture have none yet") != std::string::npos);
+}

@@ -33,7 +33,7 @@ ModelConfig small_model(const std::string& family) {
     c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = 4};
   }
   if (family == "phi3") c.window = 5;
-  if (family == "granite") {
+  if (family == "granite" || family == "granitemoe") {
     c.embedding_multiplier = 3;
     c.attention_multiplier = 0.3;
     c.residual_multiplier = 0.4;
@@ -42,7 +42,8 @@ ModelConfig small_model(const std::string& family) {
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
   if (flatshard::family(family).experts) {
-    c.ffn = family == "qwen3_moe" ? 24 : 32;
+    c.ffn = family == "qwen3_moe" || family == "qwen2_moe" ? 24 : 32;
+    if (family == "qwen2_moe") c.shared_ffn = 40;
     c.expert_ffn = 32;
     c.experts = family == "qwen3_moe" ? 6 : family == "mixtral" ? 4 : 5;
     c.experts_per_token = family == "qwen3_moe" ? 3 : 2;

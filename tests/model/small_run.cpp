@@ -39,7 +39,7 @@ SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype,
       sequences_(golden.at("tokens").shape[0]),
       length_(golden.at("tokens").shape[1]),
       model_(with_context(config, length_), memory_),
-      routing_{.balance = balance},
+      balance_(balance),
       rows_(rows_of(model_.config(), golden)) {
   allocate();
   StreamSet planning(Device::cpu(), {.planning = true});
@@ -93,7 +93,9 @@ void SmallRun::allocate() {
   for (int i = 0; i + 1 < model_.layer_count(); ++i)
     x_.push_back(memory_.alloc(dtype_, model_.output(i, rows_)));
   if (model_.config().vision) allocate_images();
-  if (model_.config().experts > 0) routing_.counts = memory_.alloc(DType::i32, {model_.config().experts});
+  if (model_.config().experts > 0)
+    routing_ = {.counts = memory_.alloc(DType::i32, {model_.config().experts}),
+                .factors = memory_.alloc(DType::f32, {2})};
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
 }
@@ -122,6 +124,7 @@ Frames SmallRun::frames() const {
 
 void SmallRun::fill_inputs(const Golden& golden) {
   if (model_.config().vision) fill_images(golden);
+  if (!routing_.factors.empty()) bench::from_doubles(routing_.factors, {static_cast<double>(balance_), 0});
   bench::from_doubles(tokens_, golden.at("tokens").values);
   bench::from_doubles(targets_, golden.at("targets").values);
   std::vector<int32_t> in_sequences(static_cast<size_t>(sequences_ * length_));

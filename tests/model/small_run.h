@@ -20,7 +20,7 @@ class SmallRun {
 
   // Runs on the golden file's "tokens" and "targets" (sequences, length), and on its images if the model
   // reads images. `fill` initializes the parameters.
-  // `balance` is the factor of Routing, for a mixture of experts.
+  // `balance` is the factor of the loss that balances experts (Routing).
   SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill,
            float balance = 0);
 
@@ -53,6 +53,7 @@ class SmallRun {
   Arena memory_{"all", Device::cpu()}, saved_{"saved", Device::cpu()}, scratch_{"scratch", Device::cpu()};
   Model model_;
   ImageInputs images_;
+  float balance_;
   Routing routing_;
   RowCounts rows_;
   bool has_axes_ = false;  // token positions have several axes

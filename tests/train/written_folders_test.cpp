@@ -69,10 +69,16 @@ const std::map<std::string, std::string> kModels{
     {"qwen3_moe",
      "--model.family=qwen3_moe --model.experts=6 --model.experts_per_token=3 --model.expert_ffn=32 "
      "--model.dense_blocks=[1] --model.norm_topk=true"},
+    {"qwen2_moe",
+     "--model.family=qwen2_moe --model.experts=4 --model.experts_per_token=2 --model.expert_ffn=32 "
+     "--model.shared_ffn=24"},
     {"mixtral",
      "--model.family=mixtral --model.ffn=32 --model.experts=4 --model.experts_per_token=2 "
      "--train.router_aux_loss=0.01"},
     {"olmoe", "--model.family=olmoe --model.ffn=32 --model.experts=5 --model.experts_per_token=2"},
+    {"granitemoe",
+     "--model.family=granitemoe --model.ffn=32 --model.experts=5 --model.experts_per_token=2 "
+     "--model.embedding_multiplier=3 --model.residual_multiplier=0.4 --checkpoint.shard_size=20KB"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
      "--model.family=smollm3 --model.window=5 --model.full_attention_every=2 --model.no_rope_every=1"},
@@ -98,6 +104,7 @@ const std::map<std::string, std::string> kAdapters{
     {"glm4", "--lora.rank=3 --lora.targets='[\"v_proj\", \"gate_up_proj\"]'"},
     {"olmo2", "--lora.rank=2 --lora.save_modules='[\"q_norm\", \"post_feedforward_layernorm\"]'"},
     {"smollm3", "--lora.rank=2"},
+    {"mixtral", "--lora.rank=2"},
     {"gpt2", "--lora.rank=4 --lora.alpha=8"}};
 
 // Options of `train` that make a model with 64 or 128 columns in every matrix, and options of `ckpt

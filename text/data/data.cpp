@@ -60,7 +60,7 @@ void write_values(const TokenColumn& column, const LaneExample& example, const i
   std::vector<float> of_tokens(static_cast<size_t>(example.piece.length));
   column.read(example.piece.begin, of_tokens);
   for (int64_t t = example.begin; t < example.end; ++t) {
-    if (targets[t] == kIgnoredTarget) continue;
+    if (targets[t] < 0) continue;
     const int64_t target = t + 1 - example.begin;
     values[t] = of_tokens[static_cast<size_t>(target)];
     check(!std::isnan(values[t]), column.path(), ": has no value for token ", example.piece.begin + target,
@@ -208,6 +208,14 @@ void Data::set_columns(std::vector<std::vector<const TokenColumn*>> of_source) {
 int64_t Data::target_count(int64_t step) const {
   const std::vector<int64_t> counts = target_counts(step);
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+int64_t Data::token_count(int64_t step) const {
+  int64_t tokens = 0;
+  for (const int64_t count : counts_by_source<int64_t>(
+           step, [](const Place& at) { return at.source->sequences.tokens_in(at.sequence); }))
+    tokens += count;
+  return tokens;
 }
 
 Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {

@@ -94,6 +94,8 @@ class Data {
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The number of targets in all lanes of a step, without ignored ones: in total, and by source.
   int64_t target_count(int64_t step) const;
+  // The tokens in all lanes of a step, without padding.
+  int64_t token_count(int64_t step) const;
   std::vector<int64_t> target_counts(int64_t step) const;
   // The number of answers in all lanes of a step, by source.
   std::vector<AnswerCounts> answer_counts(int64_t step) const;

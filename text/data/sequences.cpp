@@ -121,11 +121,16 @@ void Sequences::read_window(int64_t sequence, int32_t* tokens, int32_t* targets)
   for (const int64_t end : ends_in(sequence)) targets[end - 1] = kIgnoredTarget;
 }
 
-int64_t Sequences::first_place(int64_t sequence) const {
-  if (packing_.padding == Padding::right) return 0;
+int64_t Sequences::tokens_in(int64_t sequence) const {
+  if (sequence < 0) return 0;
+  if (!packed_) return seq_len_;
   int64_t used = 0;
   for (const Piece piece : packed_->pieces(sequence)) used += piece.length;
-  return seq_len_ - used;
+  return used;
+}
+
+int64_t Sequences::first_place(int64_t sequence) const {
+  return packing_.padding == Padding::right ? 0 : seq_len_ - tokens_in(sequence);
 }
 
 void Sequences::append_images(int64_t sequence, int64_t row, std::vector<LaneImage>& images) const {
@@ -148,7 +153,7 @@ int64_t Sequences::read(int64_t sequence, int64_t row, const Batch& space, int64
   const auto add_boundary = [&](int64_t t) { starts[boundaries++] = static_cast<int32_t>(at + t); };
   if (sequence < 0 || packed_) {
     std::fill_n(tokens, S, 0);
-    std::fill_n(targets, S, kIgnoredTarget);
+    std::fill_n(targets, S, kPaddingTarget);
   }
   add_boundary(0);
   if (sequence >= 0 && packed_) {

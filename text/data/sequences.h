@@ -6,14 +6,13 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/targets.h"
 #include "runtime/tensor.h"
 #include "text/data/image_loader.h"
 #include "text/data/packing.h"
 #include "text/data/token_file.h"
 
 namespace flatshard {
-
-inline constexpr int32_t kIgnoredTarget = -100;
 
 // The images of one lane, in the order of their tokens: P patches of F frames (images, or parts of images),
 // which become R rows of the connector. P, F and R may be 0. If the model reads no images, all tensors are
@@ -71,8 +70,9 @@ class Sequences {
 
   const TokenFile& file() const { return file_; }
   int64_t count() const { return count_; }
-  // The number of targets in a sequence; 0 for the empty sequence, -1.
+  // The number of targets in a sequence, and of its tokens without padding; 0 for the empty sequence, -1.
   int64_t targets_in(int64_t sequence) const;
+  int64_t tokens_in(int64_t sequence) const;
   // Writes one sequence into a row of the batch, and appends its boundaries to the first `boundaries` ones.
   // Returns the new number of boundaries. Index -1 is an empty sequence, whose targets are ignored.
   int64_t read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;

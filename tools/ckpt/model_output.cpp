@@ -29,7 +29,7 @@ DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& w
 
 // Writes the tensors to files of at most `shard_bytes`. Returns their total size.
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
-                      int64_t shard_bytes, const Console& console) {
+                      const std::vector<JoinedTensor>& joined, int64_t shard_bytes, const Console& console) {
   const auto elements = [](const OutputTensor& tensor) {
     int64_t n = 1;
     for (const int64_t extent : tensor.spec.shape) n *= extent;
@@ -41,7 +41,7 @@ int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTen
     specs.push_back(tensor.spec);
     bytes += elements(tensor) * size_of(tensor.spec.dtype);
   }
-  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes);
+  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes, joined);
   TensorFolderWriter writer(folder.unfinished(), layout, true);
   ByteProgress progress(bytes, console.terminal);
   std::vector<std::byte> block;
@@ -182,8 +182,11 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
 
 void write_model(NewFolder& folder, const TensorSets& from, const ModelOutput& model,
                  const ExportOptions& options, const Console& console) {
-  const int64_t bytes = write_tensors(folder, from.has_adapters() ? kAdapterStem : kWeightsStem,
-                                      model.tensors, options.shard_bytes, console);
+  const int64_t bytes =
+      from.has_adapters()
+          ? write_tensors(folder, kAdapterStem, model.tensors, {}, options.shard_bytes, console)
+          : write_tensors(folder, kWeightsStem, model.tensors, written_joined(from.config()),
+                          options.shard_bytes, console);
   for (const char* name : {kAdapterConfigName, kAdapterBaseName})
     if (const fs::path file = from.folder() / name; from.has_adapters() && fs::exists(file))
       folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));

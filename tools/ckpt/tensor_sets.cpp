@@ -91,7 +91,9 @@ TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
     state_ = read_train_state(state.string());
   has_adapters_ = fs::exists(path_ / kAdapterConfigName);
   for (const char* stem : stems_in(path_)) {
-    sets_.push_back({.stem = stem, .tensors = TensorFolder(path_.string(), stem), .entries = {}});
+    sets_.push_back({.stem = stem,
+                     .tensors = TensorFolder(path_.string(), stem, joined_experts(config_)),
+                     .entries = {}});
     TensorSet& set = sets_.back();
     set.entries = has_adapters_ ? set.tensors.entries() : model_tensors(set.tensors, config_);
   }

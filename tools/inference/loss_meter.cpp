@@ -129,7 +129,7 @@ std::vector<std::vector<float>> LossMeter::measure(std::span<const LossWindow> w
   for (int64_t i = 0; row < seq_len_; ++row, ++i) {  // padding is a document
     tokens[row] = 0;
     positions[row] = static_cast<int32_t>(i);
-    targets[row] = kIgnoredTarget;
+    targets[row] = kPaddingTarget;
   }
   starts[documents] = static_cast<int32_t>(seq_len_);
   std::fill_n(host_target_weights_.as<float>(), seq_len_, 1.0f);

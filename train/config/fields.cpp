@@ -93,6 +93,8 @@ std::vector<Field> model_fields(Config& c) {
        example("8")},
       {"model.expert_ffn", &model.expert_ffn, "width of an expert; 0 = model.ffn", at_least(0),
        example("1024")},
+      {"model.shared_ffn", &model.shared_ffn, "width of the expert that all tokens share, in qwen2_moe",
+       at_least(0), example("5632")},
       {"model.norm_topk", &model.norm_topk, "divide the weights of a token's experts by their sum"},
       {"model.dense_blocks", &model.dense_blocks, "indices of blocks with an MLP in place of experts",
        example("[0]")},

@@ -110,6 +110,7 @@ std::string bits_of(const Batching& b) {
 std::string experts_of(const ModelConfig& c) {
   return str(
       ", ", counted(c.experts, "expert"), " of ", c.expert_ffn, ", ", c.experts_per_token, " a token",
+      c.shared_ffn == 0 ? "" : str(", one of ", c.shared_ffn, " for all"),
       c.dense_blocks.empty() ? "" : str(", ", counted(std::ssize(c.dense_blocks), "block"), " without"));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -45,6 +46,7 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("eval_loss/", m.file_eval_losses);
   visit("answers/", m.answers);
   visit("eval_answers/", m.eval_answers);
+  visit("experts/", m.experts);
   visit("exposed_comm_seconds", m.exposed_comm_seconds);
   visit("save_seconds", m.save_seconds);
   visit("saved_step", m.saved_step);
@@ -184,6 +186,28 @@ std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const Ans
           {"rejected_reward", s.rejected_reward / s.examples},
           {"chosen_logprob", s.chosen / s.examples},
           {"rejected_logprob", s.rejected / s.examples}};
+}
+
+std::vector<NamedValue<double>> expert_metrics(std::span<const double> counts, int64_t experts) {
+  const auto E = static_cast<size_t>(experts);
+  double max_load = 0, entropies = 0, unused = 0, blocks = 0;
+  for (size_t first = 0; first < counts.size(); first += E) {
+    const std::span<const double> block = counts.subspan(first, E);
+    const double all = std::accumulate(block.begin(), block.end(), 0.0);
+    if (all == 0) continue;
+    ++blocks;
+    double entropy = 0;
+    for (const double count : block) {
+      max_load = std::max(max_load, count * static_cast<double>(E) / all);
+      if (count > 0)
+        entropy -= count / all * std::log(count / all);
+      else
+        ++unused;
+    }
+    entropies += E > 1 ? entropy / std::log(static_cast<double>(E)) : 1;
+  }
+  if (blocks == 0) return {};
+  return {{"max_load", max_load}, {"entropy", entropies / blocks}, {"unused", unused}};
 }
 
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,10 @@ struct StepMetrics {
   // clip_share, the share of tokens whose ratio is clipped, and kl if there is a reference. An evaluation has
   // the same metrics.
   std::vector<NamedValue<double>> answers{}, eval_answers{};
+  // With a mixture of experts, experts/NAME: max_load, the largest load of an expert as a multiple of the
+  // mean one, in the block where it is largest; entropy, that of the loads as a share of the largest
+  // possible, the mean over blocks; and unused, the number of experts that no token chose.
+  std::vector<NamedValue<double>> experts{};
   // The time at which the step ended, in seconds since 1970, to the millisecond; and the time that the run
   // has taken until then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
@@ -75,6 +80,10 @@ class MetricsFile {
 
 // The metrics of a loss of whole answers, from sums over a step or an evaluation.
 std::vector<NamedValue<double>> answer_metrics(const AnswerLoss& loss, const AnswerSums& sums);
+
+// The metrics of a mixture of E experts from (blocks, E) counts of choices; blocks without any have no
+// experts.
+std::vector<NamedValue<double>> expert_metrics(std::span<const double> counts, int64_t experts);
 
 // The key and value of every member that is set, as in the file; true is 1.
 std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m);

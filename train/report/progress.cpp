@@ -61,6 +61,13 @@ std::string describe_answers(const std::vector<NamedValue<double>>& answers, con
   return "";
 }
 
+// "  load 1.85x": the largest load of an expert.
+std::string describe_experts(const StepMetrics& m) {
+  for (const auto& [name, value] : m.experts)
+    if (name == "max_load") return str("  load ", fixed(value, 2), 'x');
+  return "";
+}
+
 std::string skip_note(const StepMetrics& m) {
   return str(
       "skipped a step after step ", m.step, ": ",
@@ -121,12 +128,12 @@ std::string Progress::line_of(const StepMetrics& m) const {
   const std::string total = str(total_steps_);
   const char bound = m.mfu_is_bound ? '<' : ' ';
   return str(right(str(m.step), total.size()), '/', total, "  loss ", fitted(m.loss, 7, 4),
-             describe_answers(m.answers, "  "), "  grad ", fitted(m.grad_norm, 4, 2), "  lr ",
-             right(exponent_form(m.lr, 2), 7), "  ", right(human_count(m.tokens_per_second), 5), " tok/s",
-             m.all_tokens_per_second ? " of " + human_count(*m.all_tokens_per_second) : "", "  ETA ",
-             right(human_duration(seconds_left(m.step)), 7), "  ", right(human_seconds(m.step_seconds), 7),
-             "  ", right(human_bytes(m.memory_bytes), 8), "  mfu", bound, share(m.mfu), " causal", bound,
-             share(m.mfu_causal),
+             describe_answers(m.answers, "  "), describe_experts(m), "  grad ", fitted(m.grad_norm, 4, 2),
+             "  lr ", right(exponent_form(m.lr, 2), 7), "  ", right(human_count(m.tokens_per_second), 5),
+             " tok/s", m.all_tokens_per_second ? " of " + human_count(*m.all_tokens_per_second) : "",
+             "  ETA ", right(human_duration(seconds_left(m.step)), 7), "  ",
+             right(human_seconds(m.step_seconds), 7), "  ", right(human_bytes(m.memory_bytes), 8), "  mfu",
+             bound, share(m.mfu), " causal", bound, share(m.mfu_causal),
              m.exposed_comm_seconds ? "  comm " + share(*m.exposed_comm_seconds / m.step_seconds) : "");
 }
 

@@ -82,7 +82,7 @@ void add_named(const std::vector<NamedCurves>& runs, const Chart& chart,
           drawn.push_back(series_json(run, (keys.empty() ? name : spaced(name)) + suffix, dots, curve));
     };
     add(runs[run].curves->*curves, "", false);
-    add(runs[run].curves->*eval_curves, " (eval)", true);
+    if (eval_curves) add(runs[run].curves->*eval_curves, " (eval)", true);
   }
   if (drawn.empty()) return;
   charts.push_back(chart_json(chart, Json::array(), drawn));
@@ -138,6 +138,12 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
                .from_zero = true},
               {"kl"});
   add_answers({.title = "Clipped ratios", .quantity = "share of tokens", .from_zero = true}, {"clip_share"});
+  const auto add_experts = [&](const Chart& chart, const std::string& of) {
+    add_named(runs, chart, &RunCurves::experts, nullptr, {of}, charts);
+  };
+  add_experts({.title = "Largest load of an expert", .quantity = "load", .unit = "x the mean"}, "max_load");
+  add_experts({.title = "Entropy of loads", .quantity = "share of the largest"}, "entropy");
+  add_experts({.title = "Experts without tokens", .quantity = "experts", .from_zero = true}, "unused");
   add({.title = "Learning rate", .quantity = "learning rate", .from_zero = true, .log = true, .noisy = false},
       {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .quantity = "gradient norm", .from_zero = true, .log = true},

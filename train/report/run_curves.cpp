@@ -69,6 +69,7 @@ void RunCurves::add(const StepMetrics& m) {
   add_finite(loss, m.step, m.loss);
   add_named(file_losses, m.step, m.file_losses);
   add_named(answers, m.step, m.answers);
+  add_named(experts, m.step, m.experts);
   add_finite(lr, m.step, m.lr);
   add_finite(grad_norm, m.step, m.grad_norm);
   add_finite(throughput, m.step, m.tokens_per_second);

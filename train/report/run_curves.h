@@ -89,7 +89,7 @@ struct RunCurves {
   ThinnedCurve tokens{kAxisPoints}, seconds{kAxisPoints};  // the axes besides steps
 
   std::vector<NamedValue<ThinnedCurve>> file_losses, file_eval_losses;  // curves of several files of data
-  std::vector<NamedValue<ThinnedCurve>> answers, eval_answers;
+  std::vector<NamedValue<ThinnedCurve>> answers, eval_answers, experts;
 
   static constexpr size_t kAxisPoints = 400, kFilePoints = 400;
 };

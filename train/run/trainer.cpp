@@ -454,9 +454,10 @@ double Trainer::baseline(const AnswerCounts& answers) {
 // request, so that all ranks stop after the same step, whether it is still writing a checkpoint, and whether
 // one is due by its clock.
 double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCounts& counts) {
-  const std::array<double, 3> mine{static_cast<double>(stop_request_.signal()),
-                                   static_cast<double>(writer_.busy()),
-                                   static_cast<double>(times_.save_clock.has_run_out())};
+  std::vector<double> mine{static_cast<double>(stop_request_.signal()), static_cast<double>(writer_.busy()),
+                           static_cast<double>(times_.save_clock.has_run_out())};
+  const size_t flags = mine.size();
+  mine.insert(mine.end(), r.expert_counts.begin(), r.expert_counts.end());
   const Data& data = inputs_.train.data;
   const AnswerLoss& loss = setup_.config.loss;
   const bool by_file = data.source_count() > 1;
@@ -483,11 +484,14 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCou
     }
   save_is_late_ = all.notes.front()[2] != 0;
   threads_idle_ = true;
+  std::vector<double> expert_counts(r.expert_counts.size());
   for (int rank = 0; rank < world_.size(); ++rank) {
     const std::vector<double>& notes = all.notes[static_cast<size_t>(rank)];
     stop_.note(rank, notes[0]);
     threads_idle_ = threads_idle_ && notes[1] == 0;
+    for (size_t i = 0; i < expert_counts.size(); ++i) expert_counts[i] += notes[flags + i];
   }
+  if (!expert_counts.empty()) m.experts = expert_metrics(expert_counts, setup_.model.experts);
   return all.sum;
 }
 

@@ -188,7 +188,8 @@ void Checkpoints::load(Engine& engine) {
   const auto read = [&] {
     locate_damage([&] {
       for (size_t i = 0; i < files_.size(); ++i) {
-        sources.push_back(std::make_unique<TensorFolder>(source_.string(), files_[i].stem));
+        sources.push_back(std::make_unique<TensorFolder>(source_.string(), files_[i].stem,
+                                                         joined_experts(engine.model().config())));
         check_tensors(*sources.back(), layouts_[i]);
         readers.emplace_back(*sources.back());
       }

@@ -164,7 +164,9 @@ TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_
                          .dtype = state.dtype,
                          .shape = state.block == 1 ? spec.shape : std::vector{state.size(elements)}});
   }
-  return {files.stem, std::move(specs), most_bytes};
+  const bool joins = files.weights && files.adapts.empty();
+  return {files.stem, std::move(specs), most_bytes,
+          joins ? written_joined(model.config()) : std::vector<JoinedTensor>{}};
 }
 
 void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std::vector<Owned>& owned,

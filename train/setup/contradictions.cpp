@@ -177,9 +177,6 @@ void check_experts(const RunSetup& s, Problems& problems) {
                  s.config.precision.compute, "\": set it to \"bf16\"");
   problems.check(train.tile == 0, "train.tile = ", train.tile,
                  " does not support mixtures of experts yet: remove it");
-  problems.check(
-      s.config.lora.rank == 0, "lora.rank = ", s.config.lora.rank,
-      ": mixtures of experts have no adapters yet: train them in full, or parts by model.trainable");
   problems.check(s.model.quantized.empty(),
                  "mixtures of experts have no 4-bit weights yet: remove quant.base");
   problems.check(s.pipeline.stages == 1 || s.router_aux_loss() == 0, "parallel.stages = ", s.pipeline.stages,

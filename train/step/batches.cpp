@@ -1,6 +1,10 @@
 // The inputs of passes: batches of tokens, and a layer's work on one of them. Their results: losses.
 
+#include <algorithm>
+
 #include "kernels/init.h"
+#include "runtime/memory.h"
+#include "runtime/targets.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -23,17 +27,27 @@ void Engine::set_target_weights(double value) {
                         .random = RandomStream(0, "weights")});
 }
 
-// The losses are means over the tokens of the step. The one that balances experts is that of each micro-batch
-// of a lane, which has all of it: f = counts / (blocks * tokens of the lane).
-void Engine::set_routing(double loss_scale) {
+// Begins the counts of a step. The losses are means over its tokens, without padding. The one that balances
+// experts is that of each micro-batch of a lane, which has all of it: f = counts / (blocks * its tokens).
+void Engine::set_routing(double loss_scale, int64_t tokens) {
   const ModelConfig& model = setup_.model;
   if (model.experts == 0) return;
-  const auto tokens = static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()),
-             of_lane = static_cast<double>(lane_tokens()),
-             blocks = static_cast<double>(model.expert_blocks());
-  const double aux = loss_scale * setup_.router_aux_loss() * static_cast<double>(model.experts);
-  routing_.balance = static_cast<float>(aux / (blocks * tokens) / (blocks * of_lane));
-  routing_.z = static_cast<float>(loss_scale * setup_.config.train.router_z_loss / tokens);
+  zero(compute_, expert_counts_.device);
+  if (routing_factors_.device.empty()) return;
+  const auto blocks = static_cast<double>(model.expert_blocks()), E = static_cast<double>(model.experts),
+             all = std::max(1.0, static_cast<double>(tokens));
+  if (!compute_.planning())
+    for (size_t lane = 0; lane < inputs_.size(); ++lane) {
+      const Tensor targets = inputs_[lane].host_targets();
+      const auto* const first = targets.as<int32_t>();
+      const auto padding = std::count(first, first + targets.size(), kPaddingTarget);
+      const double of_lane = std::max(1.0, static_cast<double>(targets.size() - padding));
+      float* const factors = routing_factors_.host.as<float>() + 2 * lane;
+      factors[0] =
+          static_cast<float>(loss_scale * setup_.router_aux_loss() * E / (blocks * all) / (blocks * of_lane));
+      factors[1] = static_cast<float>(loss_scale * setup_.config.train.router_z_loss / all);
+    }
+  routing_factors_.upload(compute_);
 }
 
 // A layer's work on one lane of a micro-batch.
@@ -47,10 +61,12 @@ Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   work.call.kept = buffers_.kept(action, layer);
   if (setup_.config.loss.is_used()) work.call.answers = inputs.answers(factors_);
   work.call.dropout = draws_[at];
-  work.call.routing = routing_;
-  if (!routing_.counts.empty())
-    work.call.routing.counts = routing_.counts.slice(static_cast<int64_t>(at), static_cast<int64_t>(at) + 1)
-                                   .view({setup_.model.experts});
+  const auto of_lane = [at = static_cast<int64_t>(at)](const Tensor& all) {
+    return all.empty() ? all : all.slice(at, at + 1).view({all.shape[1]});
+  };
+  work.call.routing = {.step_counts = expert_counts_.device,
+                       .counts = of_lane(lane_counts_),
+                       .factors = of_lane(routing_factors_.device)};
   work.call.input_gradient = layer > whole_.first_trained_layer();
   return work;
 }

@@ -41,6 +41,7 @@ struct StepResult {
   std::span<const double> lane_losses;
   std::span<const double> sequence_losses;  // loss of each sequence of these lanes, likewise
   std::span<const AnswerSums> answers;      // sums of each sequence, for a loss of whole answers
+  std::span<const int32_t> expert_counts;   // (blocks, E): how often this rank's lanes chose each expert
   double grad_norm;
   bool finite;  // false: nothing was updated
 };
@@ -166,8 +167,8 @@ class Engine {
   }
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   void set_target_weights(double value);
-  // The factors of the routers' losses.
-  void set_routing(double loss_scale);
+  // The factors of the routers' losses, and counts of zero, for a step of so many tokens without padding.
+  void set_routing(double loss_scale, int64_t tokens);
   void measure_lanes();
 
   // evaluation_step.cpp
@@ -211,7 +212,9 @@ class Engine {
   std::vector<RandomDraw> draws_;   // random numbers of each local lane
   Mirror losses_;                   // (lane, token)
   AnswerFactors factors_;           // factors of the step, for a loss of whole answers
-  Routing routing_;                 // its counts are (local lanes, E)
+  Mirror expert_counts_;            // (blocks, E), of a step
+  Tensor lane_counts_;              // (local lanes, E), as Routing::counts
+  Mirror routing_factors_;          // (local lanes, 2)
   Mirror norm_, nonfinite_;
   std::vector<double> lane_losses_, sequence_losses_;
   std::vector<AnswerSums> answers_;  // sums of each sequence

@@ -19,7 +19,7 @@ void Engine::plan_update() { update({.data_step = 0, .update = 1, .lr = 0, .loss
 void Engine::plan_step() {
   for (const LaneInputs& inputs : inputs_) inputs.plan_read(compute_);
   set_target_weights(1);
-  set_routing(1);
+  set_routing(1, 1);
   if (setup_.config.loss.has_baseline()) measure_lanes();
   const int64_t planned = planned_micro_steps();
   accumulate(planned == setup_.batching.micro_steps

@@ -29,18 +29,22 @@ StepResult Engine::step(const Data& data, const StepInputs& inputs) {
   } else {
     set_target_weights(inputs.loss_scale / static_cast<double>(inputs.targets));
   }
-  set_routing(inputs.loss_scale);
+  set_routing(inputs.loss_scale, setup_.model.experts > 0 ? data.token_count(inputs.data_step) : 0);
   accumulate(schedule_);
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
   update(inputs);
   compute_.sync();  // publication may still be in flight; the next step waits for it where needed
   sum_losses();
-  return {.lane_losses = lane_losses_,
-          .sequence_losses = sequence_losses_,
-          .answers = answers_,
-          .grad_norm = *norm_.host.as<float>(),
-          .finite = *nonfinite_.host.as<int32_t>() == 0};
+  StepResult result{.lane_losses = lane_losses_,
+                    .sequence_losses = sequence_losses_,
+                    .answers = answers_,
+                    .expert_counts = {},
+                    .grad_norm = *norm_.host.as<float>(),
+                    .finite = *nonfinite_.host.as<int32_t>() == 0};
+  if (const Tensor& counts = expert_counts_.host; !counts.empty())
+    result.expert_counts = {counts.as<int32_t>(), static_cast<size_t>(counts.size())};
+  return result;
 }
 
 void Engine::update(const StepInputs& inputs) {
@@ -49,6 +53,7 @@ void Engine::update(const StepInputs& inputs) {
                     [&](ShardedUnit& u) { u.publish(compute_, gather_); });
   prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
+  if (!expert_counts_.device.empty()) expert_counts_.download(compute_);
 }
 
 // Computes the gradients of all micro-batches, summed over lanes and ranks.

@@ -206,6 +206,7 @@ TEST_CASE("masked documents neither predict nor see each other") {
   CHECK(elements(batch.positions) == Ints{0, 1, 2, 0, 0, 0, 1, 2, 0, 1, 2, 3});
   CHECK(elements(batch.boundaries) == Ints{0, 3, 4, 5, 8, 12});
   CHECK(data.target_count(0) == 10);
+  CHECK(data.token_count(0) == 12);
 }
 
 TEST_CASE("an epoch visits every sequence once, and its last step is filled with empty ones") {
@@ -263,8 +264,7 @@ TEST_CASE("a change of the batch size in an epoch neither skips nor repeats a se
   const auto add_step = [&](const Data& data, int64_t step, std::vector<int32_t>& seen) {
     Space space(4);
     for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane)
-      if (const Batch batch = data.read(step, lane, space.batch);
-          elements(batch.targets)[0] != kIgnoredTarget)
+      if (const Batch batch = data.read(step, lane, space.batch); elements(batch.targets)[0] >= 0)
         seen.push_back(elements(batch.tokens)[0]);
   };
   std::vector<int32_t> whole, changed;
@@ -326,8 +326,7 @@ Ints firsts_of(const Data& data, int64_t begin, int64_t end) {
   Space space(4);
   for (int64_t step = begin; step < end; ++step)
     for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane)
-      if (const Batch batch = data.read(step, lane, space.batch);
-          elements(batch.targets)[0] != kIgnoredTarget)
+      if (const Batch batch = data.read(step, lane, space.batch); elements(batch.targets)[0] >= 0)
         firsts.push_back(elements(batch.tokens)[0]);
   return firsts;
 }

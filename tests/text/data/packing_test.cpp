@@ -49,7 +49,7 @@ std::vector<Sequence> sequences_of(const TokenFile& file, int64_t seq_len, Packi
                    tensor_of(s.targets.data(), {seq_len}), tensor_of(s.boundaries.data(), {seq_len + 1})});
     s.boundaries.resize(static_cast<size_t>(batch.boundaries.size()));
     CHECK(data.target_count(i) ==
-          std::count_if(s.targets.begin(), s.targets.end(), [](int32_t t) { return t != kIgnoredTarget; }));
+          std::count_if(s.targets.begin(), s.targets.end(), [](int32_t t) { return t >= 0; }));
     found.push_back(std::move(s));
   }
   return found;
@@ -73,7 +73,7 @@ TEST_CASE("best_fit puts each document into the fullest sequence with enough roo
   CHECK(found[1].targets == Ints{9, 10, -100, 7, -100});
   CHECK(found[1].positions == Ints{0, 1, 2, 0, 1});
   CHECK(found[1].boundaries == Ints{0, 3, 5});
-  CHECK(found[2].targets == Ints{12, -100, -100, -100, -100});
+  CHECK(found[2].targets == Ints{12, -100, -101, -101, -101});
   CHECK(found[2].positions == Ints{0, 1, 0, 1, 2});
   CHECK(found[2].boundaries == Ints{0, 2, 5});
 }
@@ -107,12 +107,12 @@ TEST_CASE("without packing each document has a sequence of its own, padded on ei
   const TokenFile file(kPath);
   const std::vector<Sequence> right = sequences_of(file, 3, {.packing = Packing::none});
   CHECK(tokens_of(right) == Rows{{1, 2, 3}, {4, 5, 0}});
-  CHECK(right[1].targets == Ints{5, -100, -100});
+  CHECK(right[1].targets == Ints{5, -100, -101});
   CHECK(right[1].positions == Ints{0, 1, 0});
   const std::vector<Sequence> left =
       sequences_of(file, 3, {.packing = Packing::none, .padding = Padding::left});
   CHECK(tokens_of(left) == Rows{{1, 2, 3}, {0, 4, 5}});
-  CHECK(left[1].targets == Ints{-100, 5, -100});
+  CHECK(left[1].targets == Ints{-101, 5, -100});
   CHECK(left[1].positions == Ints{0, 0, 1});
   CHECK(left[1].boundaries == Ints{0, 1, 3});
 }
@@ -131,7 +131,7 @@ TEST_CASE("untrained tokens are never targets, with any packing") {
   const std::vector<Sequence> fitted = sequences_of(file, 4, {.packing = Packing::best_fit});
   CHECK(tokens_of(fitted) == Rows{{1, 2, 3, 4}, {7, 8, 9, 0}, {10, 11, 12, 0}});
   CHECK(fitted[0].targets == Ints{-100, 3, 4, -100});
-  CHECK(fitted[2].targets == Ints{11, -100, -100, -100});
+  CHECK(fitted[2].targets == Ints{11, -100, -100, -101});
   CHECK(PackedSequences(file, {.packing = Packing::best_fit}, 4).losses().untrained == 1);
 }
 

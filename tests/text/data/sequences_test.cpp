@@ -109,8 +109,9 @@ TEST_CASE("a batch says where examples begin, where their second answer begins, 
   CHECK(examples_of(options) == 5);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.tokens) == Ints{6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 15, 16, 17, 18, 0});
-  CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -100,
-                                        -100, 3, -100, 5,    -100, 16,   -100, 18, -100, -100});
+  CHECK(elements(batch.targets) == Ints{-100, 8, 9,    -100, -100, -100, -100, 14, -100, -101,
+                                        -100, 3, -100, 5,    -100, 16,   -100, 18, -100, -101});
+  CHECK(data.token_count(0) == 18);
   CHECK(elements(batch.positions) == Ints{0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 0, 1, 2, 0, 1, 0, 1, 0, 1, 0});
   CHECK(elements(batch.boundaries) == Ints{0, 4, 9, 10, 13, 15, 17, 19, 20});
   CHECK(batch.answers.examples.shape == Shape{3, 3});

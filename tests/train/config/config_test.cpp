@@ -312,8 +312,8 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   const auto error = [](ModelConfig c) { return test::error_of([&] { resolved(c); }); };
   CHECK(error({.family = "bert"}) ==
         "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, "
-        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, qwen3_moe, mixtral, olmoe, idefics2, idefics3, "
-        "smolvlm, qwen2_vl, qwen2_5_vl");
+        "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, "
+        "granitemoe, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   const ModelConfig llama{.layers = 1, .hidden = 8, .heads = 1, .vocab = 5};
   const auto with_key = [&](auto&& change) {
     ModelConfig c = llama;
@@ -321,15 +321,16 @@ TEST_CASE("an impossible model is an error that names the sizes") {
     return error(c);
   };
   const auto no_experts = [](const char* key) {
-    return str(
-        "model.", key,
-        " is set, but model.family = llama has no experts: take qwen3_moe, mixtral or olmoe, or remove it");
+    return str("model.", key,
+               " is set, but model.family = llama has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe "
+               "or granitemoe, or remove it");
   };
   CHECK(error(llama) == "");
   CHECK(with_key([](ModelConfig& c) { c.experts = 4; }) == no_experts("experts"));
   CHECK(with_key([](ModelConfig& c) { c.experts_per_token = 2; }) == no_experts("experts_per_token"));
   CHECK(with_key([](ModelConfig& c) { c.expert_ffn = 64; }) == no_experts("expert_ffn"));
   CHECK(with_key([](ModelConfig& c) { c.norm_topk = true; }) == no_experts("norm_topk"));
+  CHECK(with_key([](ModelConfig& c) { c.shared_ffn = 8; }) == no_experts("shared_ffn"));
   CHECK(with_key([](ModelConfig& c) { c.dense_blocks = {0}; }) == no_experts("dense_blocks"));
   const ModelConfig mixture{.family = "mixtral",
                             .layers = 2,

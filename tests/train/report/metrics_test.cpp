@@ -268,3 +268,17 @@ TEST_CASE("values of files have keys with their names, which are read back in or
   CHECK(error_of_text(changed("\"mfu\":0.5", "\"targets/a\":0.5,\"mfu\":0.5")).find("targets/a is 0.5") !=
         std::string::npos);
 }
+
+TEST_CASE("the metrics of experts are the largest load, the mean entropy and the number of unused ones") {
+  const auto values = [](const std::vector<double>& counts, int64_t experts) {
+    std::vector<double> all;
+    for (const NamedValue<double>& of : expert_metrics(counts, experts)) all.push_back(of.value);
+    return all;
+  };
+  CHECK(values({4, 4, 4, 4}, 4) == std::vector<double>{1, 1, 0});
+  // A block without experts, one whose tokens all go to one expert, and a balanced one.
+  const std::vector<double> uneven = values({0, 0, 0, 0, 8, 0, 0, 0, 2, 2, 2, 2}, 4);
+  CHECK(uneven == std::vector<double>{4, 0.5, 3});
+  CHECK(values({5, 5}, 1) == std::vector<double>{1, 1, 0});
+  CHECK(values({0, 0}, 2).empty());
+}
