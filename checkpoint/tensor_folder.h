@@ -102,7 +102,7 @@ class TensorFolderLayout {
   };
   struct Place {
     size_t file, index;  // index into files(), and index in that file's layout
-    int64_t first = 0;   // of a part: its first element in the joined tensor
+    int64_t first = 0;   // where a part begins in the joined tensor, in elements
   };
 
   TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs, int64_t most_bytes,

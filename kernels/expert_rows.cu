@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads) place_segments_kernel(Sort a) {
   for (int e = static_cast<int>(threadIdx.x); e < a.E; e += kThreads) a.offsets[e + 1] = ends[e];
 }
 
-// Block e < E writes the segment of expert e, block E the rows behind the last, and the places of choices
-// that have none.
+// Block e < E writes the segment of expert e. Block E writes the rows behind the last segment, and the places
+// of choices without a row.
 __global__ void __launch_bounds__(kThreads) place_choices_kernel(Sort a) {
   __shared__ int warps[kWarps];
   const int expert = static_cast<int>(blockIdx.x);

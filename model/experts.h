@@ -9,7 +9,7 @@
 //   5  o = a w_down^T                   (R, C)
 //   6  y = r + sum over a token's experts of weight o
 //
-// In some families all tokens share one more expert, an MLP whose output y adds times sigmoid(x w_gate^T).
+// In some families all tokens share one more expert: y also adds sigmoid(x w_gate^T) times its output.
 //
 // How many rows an expert has is known on the device alone; R is enough for any choice. In memory expert
 // follows expert: gate, up, down.

@@ -53,8 +53,8 @@ bool is_all_linear(const ModulePatterns& targets);
 
 // Whether a path is that of a router or an expert of a mixture.
 bool is_of_mixture(const Model& model, const std::string& path);
-// The paths of a model's linear layers in model order. They do not include a tied head, which has no weight
-// of its own, nor what is_of_mixture().
+// The paths of a model's linear layers in model order, without a tied head, which has no weight of its own,
+// and without the routers and experts of a mixture.
 std::vector<std::string> linear_layers(const Model& model);
 // The paths of a model's modules that have parameters of their own: linear layers, norms, embeddings, the
 // head.

@@ -21,7 +21,7 @@ struct ParamNames {
   // an expert before its up, and (E, C, F). Files that we write have them if `joins_experts`.
   std::string all_gate_up{}, all_down{};
   bool joins_experts = false;
-  // Of the expert that all tokens share, and of the gate of its output.
+  // The expert that all tokens share, and the gate of its output.
   std::string shared_gate{}, shared_up{}, shared_down{}, shared_switch{};
   std::string final_norm, head;
   bool transposed_weights = false;  // linear weights are stored as (in, out)

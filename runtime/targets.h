@@ -6,7 +6,7 @@
 namespace flatshard {
 
 inline constexpr int32_t kIgnoredTarget = -100;
-// Of a position behind the last text of a sequence, or before the first one. Routers send it to no expert.
+// The target of padding, which routers send to no expert.
 inline constexpr int32_t kPaddingTarget = -101;
 
 }  // namespace flatshard

@@ -30,7 +30,8 @@ size_t end_of_body(const std::string& ptx, size_t entry) {
 
 // The body of the kernel whose mangled name contains `name`, in the PTX of a file.
 struct Body {
-  size_t start, begin, end;  // of the line of `.entry`, and of what is between the braces
+  size_t start;       // where the line of `.entry` begins
+  size_t begin, end;  // what the braces enclose
 };
 Body body_of(const std::string& ptx, const std::string& name) {
   for (size_t at = 0; (at = ptx.find(".entry", at)) != ptx.npos; ++at) {

@@ -14,7 +14,7 @@ struct PublishedShape {
   const char* family;
   int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_positions;
   bool tied = false;
-  // Of a mixture of experts, whose width is ffn unless it has its own.
+  // These are set for a mixture of experts; an expert_ffn of 0 stands for ffn.
   int64_t experts = 0, experts_per_token = 0, expert_ffn = 0;
 
   // The model with this shape. Values on which no plan depends, such as epsilons and the scaling of RoPE, are
