@@ -42,9 +42,15 @@ void check_grouped(const GroupedProduct& g) {
             (g.c.dtype == g.a.dtype || (g.transpose_a && g.c.dtype == DType::f32)),
         "grouped_product: c is ", g.c.dtype, ", a is ", g.a.dtype, ", b is ", g.b.dtype,
         "; they must have one dtype, but c of sums over rows may be f32");
-  check(!(g.transpose_a && g.transpose_b) && (g.transpose_a || !g.accumulate) &&
-            (!g.transpose_a || std::holds_alternative<std::monostate>(g.end)),
-        "grouped_product: only sums over rows accumulate, and they have no transposed b and no end");
+  const auto [a, b, c] = strides_of(g);
+  const bool whole = a >= g.a.shape[1] && b >= g.b.shape[-1] && c >= g.c.shape[-1] &&
+                     (g.transpose_a ? g.c_stride : g.b_stride) == 0;
+  check(whole, "grouped_product: rows of ", g.a.shape[1], ", ", g.b.shape[-1], " and ", g.c.shape[-1],
+        " elements, ", a, ", ", b, " and ", c, " apart: only matrices of rows may lie apart");
+  check(!(g.transpose_a && g.transpose_b), "grouped_product: sums over rows have no transposed b");
+  check(std::holds_alternative<std::monostate>(g.end) ||
+            !(g.transpose_a || g.accumulate || g.alpha != 1 || g.c_stride != 0),
+        "grouped_product: sums, and products with a factor or of columns, have no end");
 }
 
 // Matrix e of b, or of c.
@@ -59,27 +65,42 @@ Tensor matrix_of(const GroupedProduct& g, const Tensor& all, int64_t e) {
 // The operand whose rows can be gathered.
 const Tensor& x_of(const GroupedProduct& g) { return g.transpose_a ? g.b : g.a; }
 
+int64_t stride_of_x(const GroupedProduct& g) { return g.transpose_a ? strides_of(g).b : strides_of(g).a; }
+
 // The rows that are multiplied at a time.
 int64_t rows_of_piece(const GroupedProduct& g) {
   return !g.transpose_a && g.most_rows > 0 && g.most_rows <= kFewRows ? g.most_rows : kSegmentRows;
+}
+
+// Rows [row, row + count) of a matrix whose rows lie `stride` elements apart.
+Tensor rows_at(const Tensor& of, int64_t stride, int64_t row, int64_t count) {
+  Tensor rows = of;
+  rows.shape = {count, of.shape[1]};
+  if (rows.data) rows.data = static_cast<char*>(rows.data) + row * stride * size_of(of.dtype);
+  return rows;
 }
 
 // The product of a piece of rows from `row` on, of which `x` has those of x, with the matrix of segment e,
 // added to c if `accumulate`.
 Gemm part_of(const GroupedProduct& g, const Tensor& c, const Tensor& x, int64_t e, int64_t row,
              bool accumulate) {
-  const auto rows = [&](const Tensor& of) { return of.slice(row, row + rows_of_piece(g)); };
-  return {.c = g.transpose_a ? c : rows(c),
-          .a = g.transpose_a ? rows(g.a) : x,
+  const GemmStrides strides = strides_of(g);
+  const int64_t count = rows_of_piece(g), of_x = g.rows.empty() ? stride_of_x(g) : 0;
+  return {.c = g.transpose_a ? c : rows_at(c, strides.c, row, count),
+          .a = g.transpose_a ? rows_at(g.a, strides.a, row, count) : x,
           .b = g.transpose_a ? x : matrix_of(g, g.b, e),
           .transpose_a = g.transpose_a,
           .transpose_b = g.transpose_b,
-          .accumulate = accumulate};
+          .accumulate = accumulate,
+          .alpha = g.alpha,
+          .a_stride = g.transpose_a ? g.a_stride : of_x,
+          .b_stride = g.transpose_a ? of_x : 0,
+          .c_stride = g.c_stride};
 }
 
-// Copies rows of x by their indices.
-void gather(const Tensor& to, const Tensor& x, const int32_t* index) {
-  const int64_t bytes = x.shape[1] * size_of(x.dtype);
+// Copies rows of x, `stride` elements apart, by their indices.
+void gather(const Tensor& to, const Tensor& x, int64_t stride, const int32_t* index) {
+  const int64_t bytes = x.shape[1] * size_of(x.dtype), apart = stride * size_of(x.dtype);
   auto* row = static_cast<char*>(to.data);
   for (int64_t i = 0; i < to.shape[0]; ++i, row += bytes) {
     if (index[i] < 0) {
@@ -87,11 +108,15 @@ void gather(const Tensor& to, const Tensor& x, const int32_t* index) {
       continue;
     }
     check(index[i] < x.shape[0], "grouped_product: row ", index[i], " of ", x.shape[0]);
-    std::memcpy(row, static_cast<const char*>(x.data) + index[i] * bytes, static_cast<size_t>(bytes));
+    std::memcpy(row, static_cast<const char*>(x.data) + index[i] * apart, static_cast<size_t>(bytes));
   }
 }
 
 void clear(const Tensor& t) { std::memset(t.data, 0, static_cast<size_t>(t.bytes())); }
+// Clears rows [begin, end) of c.
+void clear_rows(const GroupedProduct& g, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) clear(rows_at(g.c, strides_of(g).c, row, 1));
+}
 
 // c = sums, or c += sums, rounded once.
 void round_sums(const Tensor& c, const Tensor& sums, bool accumulate) {
@@ -112,7 +137,7 @@ class HostSegments {
                   ? scratch.alloc(DType::f32, {g.c.shape[1], g.c.shape[2]})
                   : Tensor{}),
         gathered_(g.rows.empty() ? Tensor{} : scratch.alloc(g.a.dtype, {rows_of_piece(g), x_of(g).shape[1]})),
-        first_(scratch, part_of(g, target(0), like_x(), 0, 0, false)),
+        first_(scratch, part_of(g, target(0), like_x(), 0, 0, g.accumulate && !g.transpose_a)),
         next_(scratch, part_of(g, target(0), like_x(), 0, 0, g.transpose_a)) {}
 
   void run() const {
@@ -120,7 +145,7 @@ class HostSegments {
     const int64_t segments = g_.offsets.size() - 1;
     for (int64_t e = 0; e < segments; ++e)
       g_.transpose_a ? add_rows(e, offsets[e], offsets[e + 1]) : multiply_rows(e, offsets[e], offsets[e + 1]);
-    if (!g_.transpose_a) clear(g_.c.slice(offsets[segments], g_.c.shape[0]));
+    if (!g_.transpose_a && !g_.accumulate) clear_rows(g_, offsets[segments], g_.c.shape[0]);
   }
 
  private:
@@ -135,18 +160,18 @@ class HostSegments {
                : gathered_;
   }
   Tensor x(int64_t row) const {
-    if (gathered_.empty()) return x_of(g_).slice(row, row + rows_of_piece(g_));
-    gather(gathered_, x_of(g_), g_.rows.as<int32_t>() + row);
+    if (gathered_.empty()) return rows_at(x_of(g_), stride_of_x(g_), row, rows_of_piece(g_));
+    gather(gathered_, x_of(g_), stride_of_x(g_), g_.rows.as<int32_t>() + row);
     return gathered_;
   }
   void multiply_rows(int64_t e, int64_t begin, int64_t end) const {
     if (const int64_t few = rows_of_piece(g_); few < kSegmentRows) {
       if (begin == end) return;
-      multiply_few_rows(part_of(g_, g_.c, x(begin), e, begin, false));
-      return clear(g_.c.slice(begin + few, end));
+      multiply_few_rows(part_of(g_, g_.c, x(begin), e, begin, g_.accumulate));
+      return g_.accumulate ? void() : clear_rows(g_, begin + few, end);
     }
     for (int64_t row = begin; row < end; row += kSegmentRows)
-      first_.run(part_of(g_, g_.c, x(row), e, row, false));
+      first_.run(part_of(g_, g_.c, x(row), e, row, g_.accumulate));
   }
   void add_rows(int64_t e, int64_t begin, int64_t end) const {
     const bool in_place = sums_.empty(), keeps = in_place && g_.accumulate;
@@ -192,6 +217,11 @@ void multiply_on_gpu(Stream& stream, const GroupedProduct& g) {
 
 }  // namespace
 
+GemmStrides strides_of(const GroupedProduct& g) {
+  const auto or_width = [](int64_t stride, const Tensor& of) { return stride ? stride : of.shape[-1]; };
+  return {.a = or_width(g.a_stride, g.a), .b = or_width(g.b_stride, g.b), .c = or_width(g.c_stride, g.c)};
+}
+
 void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g) {
   check_grouped(g);
   if (g.c.empty()) return;
@@ -230,10 +260,11 @@ namespace cuda {
 
 bool multiplies_groups_on_sm90(const GroupedProduct& g) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  const auto fits = [](const Tensor& t) {
-    return rows_are_aligned(t, t.shape[-1]) && t.size() / t.shape[-1] <= kMost && t.shape[-1] <= kMost;
+  const auto fits = [](const Tensor& t, int64_t stride) {
+    return rows_are_aligned(t, stride) && t.size() / t.shape[-1] <= kMost && stride <= kMost;
   };
-  return size_of(g.a.dtype) == 2 && fits(g.a) && fits(g.b) && fits(g.c) && g.c.shape[-1] % 8 == 0;
+  const auto [a, b, c] = strides_of(g);
+  return size_of(g.a.dtype) == 2 && fits(g.a, a) && fits(g.b, b) && fits(g.c, c) && g.c.shape[-1] % 8 == 0;
 }
 
 bool ends_groups_on_sm90(const GroupedProduct& g) {

@@ -9,13 +9,14 @@
 //
 // With `rows`, x is the matrix of all tokens, and its row rows[r] stands for row r, or zeros where rows[r] is
 // negative; so the rows of tokens need not be copied to their segments. Rows of y and dx behind the last
-// segment become zero, and so does dw of a segment without rows.
+// segment become zero, and so does dw of a segment without rows; with accumulate they keep their values.
 //
 // A row of y or dx depends on that row of a alone; on the CPU its bits also depend on its place among
 // kSegmentRows, unless segments have at most kFewRows rows (gemm_rows.h). The sums of dw begin at the
 // segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows begin at multiples of 16
 // bytes.
 
+#include "kernels/gemm.h"
 #include "kernels/product_end.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -26,19 +27,25 @@ namespace flatshard {
 inline constexpr int64_t kSegmentRows = 64;
 
 struct GroupedProduct {
-  Tensor c;        // (R, N) of a's dtype; with transpose_a (E, M, N), of a's dtype or f32
+  Tensor c{};      // (R, N) of a's dtype; with transpose_a (E, M, N), of a's dtype or f32
   Tensor a;        // (R, K); with transpose_a (R, M)
-  Tensor b;        // (E, K, N), with transpose_b (E, N, K); with transpose_a (R, N)
+  Tensor b{};      // (E, K, N), with transpose_b (E, N, K); with transpose_a (R, N)
   Tensor offsets;  // (E + 1) i32, ascending from 0 to at most R; R is a multiple of kSegmentRows
   Tensor rows{};   // (R) i32 or empty: gathers the rows of x, which is a, or b with transpose_a; not for dx
   bool transpose_a = false, transpose_b = false;  // not both
-  bool accumulate = false;                        // adds the previous c; only with transpose_a
+  bool accumulate = false;                        // adds the previous c
+  float alpha = 1;                                // a factor of the product
   // Elements between the beginnings of the E matrices; 0: each follows the one before.
   int64_t between = 0;
   // The most rows that a segment of a begins with, where all others of it are zero; 0: unknown.
   int64_t most_rows = 0;
-  ProductEnd end{};  // not with transpose_a
+  // Elements between rows of matrices of R rows, and of the tokens' rows; 0: they are contiguous.
+  int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  ProductEnd end{};  // not with transpose_a or accumulate, of whole rows
 };
+
+// The elements between rows of each matrix.
+GemmStrides strides_of(const GroupedProduct& g);
 
 void grouped_product(Stream& stream, Arena& scratch, const GroupedProduct& g);
 

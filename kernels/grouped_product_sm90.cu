@@ -18,8 +18,9 @@ const int* index_of(const GroupedProduct& g) { return g.rows.empty() ? nullptr :
 template <class T, bool kTransposeB, Gathers kGathers, class End>
 void launch_rows(Stream& stream, const GroupedProduct& g, const End& end) {
   const int segments = segments_of(g);
+  const GemmStrides strides = strides_of(g);
   launch_product<T>(stream,
-                    Operands<false, kTransposeB, kGathers>{g.a, g.b, g.a.shape[1], g.b.shape[2], segments,
+                    Operands<false, kTransposeB, kGathers>{g.a, g.b, strides.a, strides.b, segments,
                                                            g.between, index_of(g)},
                     RowSegments{.offsets = g.offsets.as<int32_t>(),
                                 .segments = segments,
@@ -39,9 +40,9 @@ PlainEnd<T, C> plain_end(const GroupedProduct& g) {
   return {.c = g.c.as<C>(),
           .addend = g.accumulate ? g.c.as<C>() : nullptr,
           .bias = nullptr,
-          .stride = g.c.shape[-1],
+          .stride = strides_of(g).c,
           .columns = static_cast<int>(g.c.shape[-1]),
-          .alpha = 1,
+          .alpha = g.alpha,
           .between = !g.transpose_a ? 0
                      : g.between    ? g.between
                                     : g.c.shape[1] * g.c.shape[2]};
@@ -50,8 +51,9 @@ PlainEnd<T, C> plain_end(const GroupedProduct& g) {
 template <class T, class C, Gathers kGathers>
 void launch_sums(Stream& stream, const GroupedProduct& g) {
   const int64_t M = g.c.shape[1], N = g.c.shape[2];
+  const GemmStrides strides = strides_of(g);
   launch_product<T>(
-      stream, Operands<true, false, kGathers>{g.a, g.b, M, N, 1, 0, index_of(g)},
+      stream, Operands<true, false, kGathers>{g.a, g.b, strides.a, strides.b, 1, 0, index_of(g)},
       TermSegments{.offsets = g.offsets.as<int32_t>(),
                    .segments = segments_of(g),
                    .grid = {tiles_of(M, ProductTiles::kRows), tiles_of(N, ProductTiles::kColumns)},

@@ -12,6 +12,8 @@ namespace {
 
 int64_t total(const GroupedSetting& s) { return std::accumulate(s.rows.begin(), s.rows.end(), s.behind); }
 bool is_dw(const GroupedSetting& s) { return s.kind == GroupedKind::weight_gradient; }
+// Whether c has elements that keep their values, or adds to them.
+bool is_updated(const GroupedSetting& s) { return is_dw(s) || s.accumulate || s.spare > 0; }
 
 int64_t segments_of(const GroupedSetting& s) { return static_cast<int64_t>(s.rows.size()); }
 // The shape of a matrix of each segment, and the elements from its beginning to that of the next.
@@ -33,16 +35,26 @@ Tensor matrices_in(const GroupedSetting& s, Tensor stored) {
   return stored;
 }
 
+// The columns behind the spare ones, and the elements between their rows.
+Tensor columns_of(const GroupedSetting& s, const Tensor& of) {
+  return s.spare == 0 ? of : packed_columns(of, s.spare, {of.shape[0], of.shape[1] - s.spare});
+}
+int64_t stride_of(const GroupedSetting& s, const Tensor& of) { return s.spare == 0 ? 0 : of.shape[1]; }
+
 GroupedProduct arguments(const GroupedSetting& s, const Tensors& t, const Tensor& c) {
-  GroupedProduct g{.c = is_dw(s) ? matrices_in(s, c) : c,
-                   .a = t["a"],
-                   .b = is_dw(s) ? t["b"] : matrices_in(s, t["b"]),
+  GroupedProduct g{.c = is_dw(s) ? matrices_in(s, c) : columns_of(s, c),
+                   .a = columns_of(s, t["a"]),
+                   .b = is_dw(s) ? columns_of(s, t["b"]) : matrices_in(s, t["b"]),
                    .offsets = t["offsets"],
                    .rows = s.tokens > 0 ? t["rows"] : Tensor{},
                    .transpose_a = is_dw(s),
                    .transpose_b = s.kind == GroupedKind::forward,
                    .accumulate = s.accumulate,
-                   .between = s.between > 0 ? apart(s) : 0};
+                   .alpha = static_cast<float>(s.alpha),
+                   .between = s.between > 0 ? apart(s) : 0,
+                   .a_stride = stride_of(s, t["a"]),
+                   .b_stride = is_dw(s) ? stride_of(s, t["b"]) : 0,
+                   .c_stride = is_dw(s) ? 0 : stride_of(s, c)};
   const auto half = [&](const Tensor& both, int64_t which) {
     const int64_t F = both.shape[1] / 2;
     return packed_columns(both, which * F, {both.shape[0], F});
@@ -70,23 +82,36 @@ double token_of(const GroupedSetting& s, int64_t row) {
 void add_row(const GroupedSetting& s, const Values& v, int64_t e, int64_t i, int64_t of_x,
              std::vector<double>& c) {
   const std::vector<double>&a = v.at("a"), &b = v.at("b");
+  // Element `column` of a row, of a matrix with spare columns.
+  const auto at = [&](int64_t row, int64_t width, int64_t column) {
+    return row * (s.spare + width) + s.spare + column;
+  };
   if (is_dw(s)) {
     for (int64_t m = 0; m < s.M; ++m)
-      for (int64_t n = 0; n < s.N; ++n) c[e * apart(s) + m * s.N + n] += a[i * s.M + m] * b[of_x * s.N + n];
+      for (int64_t n = 0; n < s.N; ++n)
+        c[e * apart(s) + m * s.N + n] += s.alpha * a[at(i, s.M, m)] * b[at(of_x, s.N, n)];
     return;
   }
   const bool tb = s.kind == GroupedKind::forward;
   for (int64_t n = 0; n < s.N; ++n)
     for (int64_t k = 0; k < s.K; ++k)
-      c[i * s.N + n] += a[of_x * s.K + k] * b[e * apart(s) + (tb ? n * s.K + k : k * s.N + n)];
+      c[at(i, s.N, n)] += s.alpha * a[at(of_x, s.K, k)] * b[e * apart(s) + (tb ? n * s.K + k : k * s.N + n)];
+}
+
+// c before the product: what is written begins with zeros.
+std::vector<double> initial_c(const GroupedSetting& s, const Values& v) {
+  if (!is_updated(s)) return std::vector<double>(total(s) * s.N);
+  std::vector<double> c = v.at("c");
+  if (s.accumulate) return c;
+  const int64_t rows = is_dw(s) ? segments_of(s) : total(s), width = is_dw(s) ? s.M * s.N : s.N;
+  const int64_t first = is_dw(s) ? 0 : s.spare, stride = is_dw(s) ? apart(s) : s.spare + s.N;
+  for (int64_t row = 0; row < rows; ++row) std::fill_n(c.begin() + row * stride + first, width, 0.0);
+  return c;
 }
 
 void formula(const GroupedSetting& s, Values& v) {
   const int64_t segments = segments_of(s);
-  std::vector<double> c(total(s) * s.N);
-  if (is_dw(s)) c = v["c"];
-  for (int64_t e = 0; is_dw(s) && !s.accumulate && e < segments; ++e)
-    std::fill_n(c.begin() + e * apart(s), s.M * s.N, 0.0);
+  std::vector<double> c = initial_c(s, v);
   int64_t row = 0;
   for (int64_t e = 0; e < segments; ++e)
     for (const int64_t end = row + s.rows[e]; row < end; ++row) {
@@ -111,19 +136,21 @@ std::string name_of(const GroupedSetting& s) {
              : s.end == GemmEnd::gradient ? " to gradients"
                                           : "",
              s.function == Gate::gelu ? " gelu" : "", s.tokens > 0 ? str(" of ", s.tokens, " rows") : "",
-             s.between > 0 ? str(" with ", s.between, " between") : "");
+             s.between > 0 ? str(" with ", s.between, " between") : "",
+             s.spare > 0 ? str(" behind ", s.spare, " columns") : "",
+             s.alpha != 1 ? str(" by ", s.alpha) : "");
 }
 
 }  // namespace
 
 Case grouped_case(const GroupedSetting& s) {
   const int64_t R = total(s), segments = segments_of(s);
-  const Shape shape_of_c = is_dw(s) ? stored_matrices(s) : Shape{R, s.N};
+  const Shape shape_of_c = is_dw(s) ? stored_matrices(s) : Shape{R, s.spare + s.N};
   const DType out = is_dw(s) ? s.out : s.dtype;
   const int64_t rows_of_x = s.tokens > 0 ? s.tokens : R;
   std::vector<Arg> args{
-      {"a", s.dtype, is_dw(s) ? Shape{R, s.M} : Shape{rows_of_x, s.K}, Role::input},
-      {"b", s.dtype, is_dw(s) ? Shape{rows_of_x, s.N} : stored_matrices(s), Role::input},
+      {"a", s.dtype, is_dw(s) ? Shape{R, s.spare + s.M} : Shape{rows_of_x, s.spare + s.K}, Role::input},
+      {"b", s.dtype, is_dw(s) ? Shape{rows_of_x, s.spare + s.N} : stored_matrices(s), Role::input},
       {"offsets", DType::i32, {segments + 1}, Role::constant, [rows = s.rows](int64_t i, double) {
          return static_cast<double>(std::accumulate(rows.begin(), rows.begin() + i, int64_t{0}));
        }}};
@@ -131,7 +158,7 @@ Case grouped_case(const GroupedSetting& s) {
     args.push_back(
         {"rows", DType::i32, {R}, Role::constant, [=](int64_t i, double) { return token_of(s, i); }});
   const bool keeps_c = s.end != GemmEnd::gradient;
-  if (keeps_c) args.push_back({"c", out, shape_of_c, is_dw(s) ? Role::updated : Role::output});
+  if (keeps_c) args.push_back({"c", out, shape_of_c, is_updated(s) ? Role::updated : Role::output});
   if (s.end == GemmEnd::gated) args.push_back({"y", s.dtype, {R, s.N / 2}, Role::output});
   if (!keeps_c) {
     args.push_back({"gate_up", s.dtype, {R, 2 * s.N}, Role::input});

@@ -27,13 +27,18 @@ inline bench::GroupedSetting draw(Random& random, DType dtype) {
     s.accumulate = one_in(2);
   } else {
     s.K = extent();
-    if (one_in(2))
+    s.accumulate = one_in(4);
+    if (one_in(2) && !s.accumulate)
       s.end = s.kind == bench::GroupedKind::forward ? bench::GemmEnd::gated : bench::GemmEnd::gradient;
     if (s.end == bench::GemmEnd::gated) s.N = (s.N + 15) / 16 * 16;
     if (one_in(2)) s.function = Gate::gelu;
   }
   if (s.kind != bench::GroupedKind::input_gradient && one_in(2)) s.tokens = 1 + below(random, 300);
   if (one_in(3)) s.between = 8 * (1 + below(random, 20));
+  if (one_in(3) && s.end == bench::GemmEnd::none) {
+    s.spare = 8 * (1 + below(random, 10));
+    s.alpha = 0.5;
+  }
   return s;
 }
 
