@@ -50,6 +50,19 @@ const std::vector<Shape>& shapes() {
             .tied = true,
             .rope_theta = 1e6};
   };
+  const auto mixture = [](int64_t experts) -> ModelConfig {
+    return {.family = "qwen3_moe",
+            .layers = 4,
+            .hidden = 512,
+            .heads = 8,
+            .kv_heads = 4,
+            .vocab = 8192,
+            .tied = true,
+            .experts = experts,
+            .experts_per_token = 4,
+            .expert_ffn = 256,
+            .norm_topk = true};
+  };
   static const std::vector<Shape> all{
       {"gpt2-124m",
        {.family = "gpt2", .layers = 12, .hidden = 768, .heads = 12, .vocab = 50257, .max_positions = 1024}},
@@ -58,6 +71,8 @@ const std::vector<Shape>& shapes() {
       {"llama3-8b", llama3(32)},
       {"llama3-8b-16-layers", llama3(16)},  // fits devices that cannot hold the full model
       {"llama3-8b-4-layers", llama3(4)},    // leaves memory for two systems at once
+      {"experts-32", mixture(32)},
+      {"experts-64", mixture(64)},
       {"tiny", {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 256}},
   };
   return all;

@@ -43,7 +43,6 @@ const std::map<std::string, json>& refused_keys() {
                                                 {"monteclora_config", nullptr},
                                                 {"peft_type", "LORA"},
                                                 {"qalora_group_size", 16},
-                                                {"target_parameters", nullptr},
                                                 {"task_type", "CAUSAL_LM"},
                                                 {"trainable_token_indices", nullptr},
                                                 {"use_bdlora", nullptr},
@@ -71,6 +70,7 @@ const std::set<std::string>& other_keys() {
                                           "rank_pattern",
                                           "revision",
                                           "target_modules",
+                                          "target_parameters",
                                           "use_rslora"};
   return keys;
 }
@@ -191,6 +191,7 @@ AdapterConfig read_adapter_config(const std::string& path, std::vector<std::stri
                        .base = in.text("base_model_name_or_path", ""),
                        .revision = in.text("revision", ""),
                        .fan_in_fan_out = in.flag("fan_in_fan_out", false),
+                       .parameters = in.texts("target_parameters"),
                        .layers_pattern = {},
                        .kept = {}};
   in.must(config.lora.dropout < 1, "lora_dropout", "less than 1");

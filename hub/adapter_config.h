@@ -19,6 +19,7 @@ struct AdapterConfig {
   LoraConfig lora;
   std::string base{}, revision{};             // base_model_name_or_path; "": null
   bool fan_in_fan_out = false;                // the base's weights are (in, out)
+  std::vector<std::string> parameters{};      // target_parameters
   std::vector<std::string> layers_pattern{};  // path components before the index of a block, such as "layers"
   std::map<std::string, std::string> kept{};  // JSON of keys that are only copied: auto_mapping, ...
 };

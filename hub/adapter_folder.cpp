@@ -58,7 +58,9 @@ AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
   embedding_ = names.embedding + kWeight;
   head_ = names.head + kWeight;
   transposed_ = names.transposed_weights;
-  if (has_no_targets(config_.lora.targets)) config_.lora.targets = default_targets(names);
+  if (has_no_targets(config_.lora.targets) && config_.parameters.empty())
+    config_.lora.targets = default_targets(names);
+  if (!config_.parameters.empty()) select_experts(config_.lora, config_.parameters, family_);
   check_names(base);
 }
 
@@ -77,6 +79,10 @@ void AdapterFolder::check_names(const Model& base) {
     check(float_dtype(*entry).has_value(), tensors_.path(), ": ", shown, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
     std::string parameter = name_in_files(family_, name.substr(std::size(kPrefix) - 1));
+    if (is_of_all_experts(parameter)) {
+      add_experts(parameter, *entry, base.config());
+      continue;
+    }
     // PEFT copies the weight of a head that has an adapter.
     if (const size_t at = parameter.rfind(kBaseLayer); at != std::string::npos)
       parameter.erase(at, std::size(kBaseLayer) - 1);
@@ -99,6 +105,17 @@ void AdapterFolder::check_names(const Model& base) {
     if (entries_.contains(parameter)) replaced_.push_back(parameter);
 }
 
+void AdapterFolder::add_experts(const std::string& name, const SafetensorsEntry& entry,
+                                const ModelConfig& config) {
+  const std::string where = str(tensors_.path(), ": ", printable(entry.name));
+  for (ExpertPart& part : expert_parts(name, entry, config, config_.parameters, where)) {
+    const std::string parameter = part.parameter, path = without_end(parameter, kA);
+    const int64_t other = ranks_.try_emplace(path, part.rank).first->second;
+    check(other == part.rank, where, " has rank ", part.rank, " for ", path, ", which has rank ", other);
+    entries_[parameter] = {&entry, std::move(part)};
+  }
+}
+
 void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEntry& entry,
                               const Shapes& shapes) {
   const bool is_a = parameter.ends_with(kA);
@@ -114,7 +131,7 @@ void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEnt
   const int64_t other = ranks_.try_emplace(path, rank).first->second;
   check(other == rank, tensors_.path(), ": ", entry.name, " has rank ", rank, ", but the layer's a has rank ",
         other);
-  entries_[parameter] = &entry;
+  entries_[parameter] = {&entry};
 }
 
 void AdapterFolder::add_replaced(const std::string& parameter, const SafetensorsEntry& entry,
@@ -134,7 +151,7 @@ void AdapterFolder::add_replaced(const std::string& parameter, const Safetensors
   if (resizable && entry.shape.size() == 2 && entry.shape[0] > 0) wanted[0] = entry.shape[0];
   check(entry.shape == wanted, tensors_.path(), ": ", entry.name, " is ", in_brackets(entry.shape),
         ", must be ", in_brackets(found->second), " for this base");
-  entries_[parameter] = &entry;
+  entries_[parameter] = {&entry};
 }
 
 void AdapterFolder::check_layers() {
@@ -180,14 +197,26 @@ bool AdapterFolder::adapts(const std::string& weight) const {
 }
 
 void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t count, float* to) const {
-  read_floats(entry(parameter), first, count, to);
+  const Place& place = entries_.at(parameter);
+  if (!place.part) {
+    read_floats(*place.entry, first, count, to);
+  } else {
+    if (of_experts_.entry != place.entry) {
+      const int64_t all = element_count(*place.entry);
+      of_experts_ = {place.entry, std::vector<float>(static_cast<size_t>(all))};
+      read_floats(*place.entry, 0, all, of_experts_.values.data());
+    }
+    read_part(*place.part, of_experts_.values, first, count, to);
+  }
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(count)});
   check(!wrong, tensors_.path(), ": ", parameter, ": element ", first + wrong.value_or(0), " is ",
         wrong ? to[*wrong] : 0.0f, ", must be finite: the adapter is damaged");
 }
 
 std::vector<float> AdapterFolder::read_all(const std::string& parameter) const {
-  std::vector<float> values(static_cast<size_t>(element_count(entry(parameter))));
+  const std::optional<ExpertPart>& part = entries_.at(parameter).part;
+  std::vector<float> values(
+      static_cast<size_t>(part ? part->rows * part->columns : element_count(entry(parameter))));
   read(parameter, 0, std::ssize(values), values.data());
   return values;
 }

@@ -6,11 +6,13 @@
 // Names and shapes must match the base model and adapter_config.json. Otherwise an Error names the tensor.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/tensor_folder.h"
 #include "hub/adapter_config.h"
+#include "hub/expert_tensors.h"
 #include "model/model.h"
 
 namespace flatshard {
@@ -38,8 +40,8 @@ class AdapterFolder {
 
   // Whether the folder has this parameter: an a, a b, or a replaced parameter.
   bool has(const std::string& parameter) const;
-  // The folder must have the parameter.
-  const SafetensorsEntry& entry(const std::string& parameter) const { return *entries_.at(parameter); }
+  // The tensor that is, or contains, the parameter, which the folder must have.
+  const SafetensorsEntry& entry(const std::string& parameter) const { return *entries_.at(parameter).entry; }
   void read(const std::string& parameter, int64_t first, int64_t count, float* to) const;
   // Whether a weight of the base is in a layer with an adapter.
   bool adapts(const std::string& weight) const;
@@ -57,8 +59,19 @@ class AdapterFolder {
     float scale = 0;
   };
   using Shapes = std::map<std::string, std::vector<int64_t>>;  // shapes of the base's parameters
+  // Where a parameter is in the file.
+  struct Place {
+    const SafetensorsEntry* entry;
+    std::optional<ExpertPart> part{};  // empty: it is the whole tensor
+  };
+  // The values of a tensor of all experts, which the parts of one tensor are read from in turn.
+  struct WholeTensor {
+    const SafetensorsEntry* entry = nullptr;
+    std::vector<float> values;
+  };
 
   void check_names(const Model& base);
+  void add_experts(const std::string& name, const SafetensorsEntry& entry, const ModelConfig& config);
   void add_layer(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
   void add_replaced(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
   void check_layers();
@@ -75,10 +88,11 @@ class AdapterFolder {
   bool tied_, transposed_;
   int64_t vocab_;
   std::map<std::string, int64_t> ranks_;  // keyed by path of a layer; read from the file's shapes
-  std::map<std::string, const SafetensorsEntry*> entries_;  // keyed by parameter
+  std::map<std::string, Place> entries_;  // keyed by parameter
   Adapters adapters_;
   std::vector<std::string> replaced_;
-  Update update_;  // used by the last merge
+  Update update_;                   // used by the last merge
+  mutable WholeTensor of_experts_;  // used by the last read
 };
 
 }  // namespace flatshard

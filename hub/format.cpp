@@ -1,6 +1,7 @@
 #include "hub/format.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/check.h"
 #include "runtime/json.h"
@@ -13,6 +14,12 @@ using nlohmann::ordered_json;
 
 std::string list_of(const std::vector<int64_t>& blocks) { return json_text(ordered_json(blocks)); }
 
+std::vector<int64_t> first_blocks(int64_t count) {
+  std::vector<int64_t> blocks(static_cast<size_t>(count));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  return blocks;
+}
+
 // Refuses settings that the format cannot express.
 void check_can_be_written(const Format& format, const ModelConfig& c) {
   const Family& f = family(c.family);
@@ -22,7 +29,7 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
           only);
   };
   if (!format.qkv_bias) fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
-  fixed("qk_norm", *c.qk_norm, f.qk_norm);
+  if (!format.qk_norm) fixed("qk_norm", *c.qk_norm, f.qk_norm);
   if (!format.window) fixed("window", *c.window, int64_t{0});
   if (!format.layer_types && *c.window > 0) {
     fixed("full_attention_every", *c.full_attention_every, int64_t{0});
@@ -59,8 +66,24 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
     fixed("ffn", c.ffn, c.expert_ffn);
     fixed("dense_blocks", list_of(c.dense_blocks), std::string("[]"));
   }
+  if (format.groups) {
+    fixed("dense_blocks", list_of(c.dense_blocks), list_of(first_blocks(std::ssize(c.dense_blocks))));
+    check(c.shared_ffn % c.expert_ffn == 0, "model.shared_ffn = ", c.shared_ffn,
+          " cannot be written to a Hugging Face config of family ", c.family,
+          ", where it is a multiple of model.expert_ffn = ", c.expert_ffn);
+  }
   if (!format.norm_topk) fixed("norm_topk", *c.norm_topk, f.norm_topk);
   check(c.max_positions > 0, "model.max_positions is ", c.max_positions, ", must be positive");
+}
+
+void write_groups(ordered_json& out, const ModelConfig& c) {
+  out["n_shared_experts"] = c.shared_ffn / c.expert_ffn;
+  out["first_k_dense_replace"] = c.dense_blocks.size();
+  out["n_group"] = c.expert_groups;
+  out["topk_group"] = c.top_groups;
+  out["routed_scaling_factor"] = c.routed_scale;
+  out["norm_topk_prob"] = *c.norm_topk;
+  out["num_nextn_predict_layers"] = 0;
 }
 
 void write_experts(ordered_json& out, const Format& format, const ModelConfig& c) {
@@ -68,6 +91,7 @@ void write_experts(ordered_json& out, const Format& format, const ModelConfig& c
   out["num_experts_per_tok"] = c.experts_per_token;
   if (format.expert_ffn) {
     out["moe_intermediate_size"] = c.expert_ffn;
+    if (format.groups) return write_groups(out, c);
     out["decoder_sparse_step"] = 1;
     out["mlp_only_layers"] = c.dense_blocks;
   }
@@ -92,14 +116,29 @@ std::vector<int64_t> read_dense_blocks(const JsonReader& in, int64_t layers) {
   return blocks;
 }
 
+void read_groups(const JsonReader& in, ModelConfig& c) {
+  c.shared_ffn = in.size("n_shared_experts", 1) * c.expert_ffn;
+  const int64_t dense = in.size("first_k_dense_replace", 1);
+  in.must(dense <= c.layers, "first_k_dense_replace", str("at most ", c.layers, ", the number of layers"));
+  c.dense_blocks = first_blocks(dense);
+  c.expert_groups = in.size("n_group", 1);
+  c.top_groups = in.size("topk_group", 1);
+  c.routed_scale = in.positive("routed_scaling_factor", 1);
+}
+
 void read_experts(const JsonReader& in, const Format& format, ModelConfig& c) {
   const Family& f = family(c.family);
   // Files of transformers 5 have either key.
-  const char* const count = in.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  const char* const count = format.groups                 ? format.experts
+                            : in.has("num_local_experts") ? "num_local_experts"
+                                                          : "num_experts";
   c.experts = in.size(count);
   c.experts_per_token = in.size("num_experts_per_tok");
   c.expert_ffn = format.expert_ffn ? in.size("moe_intermediate_size") : c.ffn;
-  if (format.expert_ffn) c.dense_blocks = read_dense_blocks(in, c.layers);
+  if (format.groups)
+    read_groups(in, c);
+  else if (format.expert_ffn)
+    c.dense_blocks = read_dense_blocks(in, c.layers);
   if (format.norm_topk) c.norm_topk = in.flag("norm_topk_prob", f.norm_topk);
   if (format.shared_expert) c.shared_ffn = in.size("shared_expert_intermediate_size");
   in.must(in.flag("qkv_bias", f.qkv_bias) == f.qkv_bias, "qkv_bias", f.qkv_bias ? "true" : "false");
@@ -137,6 +176,7 @@ void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format)
   out["max_position_embeddings"] = c.max_positions;
   out["rms_norm_eps"] = *c.norm_eps;
   write_rope(out, format, c);
+  if (format.qk_norm) out["use_qk_norm"] = *c.qk_norm;
   if (format.attention_bias) out["attention_bias"] = format.qkv_bias && *c.qkv_bias;
   write_layers(out, format, c);
   if (format.query_scalar > 0) out["query_pre_attn_scalar"] = c.query_scalar;
@@ -173,6 +213,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
   c.head_dim = in.size("head_dim", format.head_dim);
   const std::string activation = activation_of(f.mlp);
   in.must(in.text(format.activation, activation) == activation, format.activation, activation);
+  if (format.qk_norm) c.qk_norm = in.flag("use_qk_norm", f.qk_norm);
   if (format.qkv_bias) c.qkv_bias = in.flag("attention_bias", f.qkv_bias);
   for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"})
     in.must((format.qkv_bias && key == std::string("attention_bias")) || !in.flag(key, false), key,
@@ -319,6 +360,17 @@ const std::vector<Format>& formats() {
        .attention_bias = true,
        .multipliers = true,
        .experts = "num_local_experts"},
+      {.family = "glm4_moe",
+       .architecture = "Glm4MoeForCausalLM",
+       .kv_heads = 8,
+       .attention_bias = true,
+       .qkv_bias = true,
+       .partial_rotary = true,
+       .experts = "n_routed_experts",
+       .expert_ffn = true,
+       .norm_topk = true,
+       .qk_norm = true,
+       .groups = true},
       {.family = "idefics2",
        .architecture = "Idefics2ForConditionalGeneration",
        .kv_heads = 8,

@@ -38,6 +38,10 @@ struct Format {
   bool expert_ffn = false;          // experts have their own width, and some blocks none
   bool norm_topk = false;           // the file has the key norm_topk_prob
   bool shared_expert = false;       // the file has the key shared_expert_intermediate_size
+  bool qk_norm = false;             // the file has the key use_qk_norm
+  // The file has the keys n_group, topk_group and routed_scaling_factor; n_shared_experts, each as wide as an
+  // expert; and first_k_dense_replace, the number of the first blocks, which have no experts.
+  bool groups = false;
   // The model_type of text_config, the object with the keys of the text. Null unless the model reads images.
   const char* text_type = nullptr;
 };

@@ -67,7 +67,9 @@ std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
   std::vector<SafetensorsSpec> specs;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs())
-      specs.push_back({.name = spec.name, .dtype = dtype, .shape = dims_of(spec.shape)});
+      specs.push_back({.name = spec.name,
+                       .dtype = spec.role == ParamRole::fixed ? DType::f32 : dtype,
+                       .shape = dims_of(spec.shape)});
   return specs;
 }
 

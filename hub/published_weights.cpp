@@ -12,6 +12,14 @@
 namespace flatshard {
 namespace {
 
+// Whether a tensor is of a block behind the last, which predicts more tokens at once.
+bool is_behind_last(const std::string& name, const ModelConfig& config) {
+  const std::string block = param_names(config.family).block;
+  const std::string prefix = block.substr(0, block.find("{i}"));
+  return family(config.family).sigmoid_router && name.starts_with(prefix) &&
+         std::atoll(name.c_str() + prefix.size()) >= config.layers;
+}
+
 bool is_buffer(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
          name.ends_with(".attn.masked_bias");
@@ -58,7 +66,8 @@ TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& conf
       std::none_of(all.begin(), all.end(), [&](const auto& item) { return item.first.starts_with(prefix); });
   TensorEntries found;
   for (const auto& [name, entry] : all)
-    if (!is_buffer(name)) found[bare && name != head ? prefix + name : name] = entry;
+    if (!is_buffer(name) && !is_behind_last(name, config))
+      found[bare && name != head ? prefix + name : name] = entry;
   if (*config.tied && found.contains(head) && found.contains(embedding) &&
       same_bits(*found[head], *found[embedding]))
     found.erase(head);
@@ -98,10 +107,7 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
 
 // The shape of the parameter in a model without 4-bit weights.
 std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
-  if (gguf_) {
-    const GgufParameter& p = of_gguf_.at(name);
-    return p.transposed ? std::vector<int64_t>{p.shape[1], p.shape[0]} : p.shape;
-  }
+  if (gguf_) return of_gguf_.at(name).shape_in_model();
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return entries_.at(name)->shape;
   const auto& [format, out, in] = found->second;

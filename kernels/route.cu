@@ -47,15 +47,53 @@ struct Softmax {
   __device__ float lse() const { return largest + logf(sum); }
 };
 
+__device__ inline float sigmoid(float logit) { return __fdividef(1.0f, 1.0f + __expf(-logit)); }
+
 struct Forward {
   int32_t* experts;
   float* weights;
   const float* logits;
   const int32_t* targets;  // may be null
+  const float* bias;       // may be null
   int64_t tokens;
-  int E, k;
-  bool normalized;
+  int E, k, groups, top_groups;
+  bool sigmoid, normalized;
+  float scale;
+
+  // What experts are chosen by.
+  __device__ float score(const float* row, int e) const {
+    if (!sigmoid) return row[e];
+    return cuda::sigmoid(row[e]) + (bias ? bias[e] : 0.0f);
+  }
 };
+
+// The groups that experts of a token are chosen from, as bits. A lane has a group.
+__device__ inline unsigned best_groups(const Forward& a, const float* logits) {
+  if (a.groups == 1) return 1;
+  const int size = a.E / a.groups, group = lane();
+  uint64_t first = 0, second = 0;
+  if (group < a.groups)
+    for (int i = 0; i < size; ++i) {
+      const int e = group * size + i;
+      const uint64_t key = key_of(a.score(logits, e), e);
+      if (key > first) {
+        second = first;
+        first = key;
+      } else if (key > second) {
+        second = key;
+      }
+    }
+  uint64_t own = 0;
+  if (group < a.groups)
+    own = key_of(a.score(logits, index_of(first)) + a.score(logits, index_of(second)), group);
+  unsigned groups = 0;
+  for (int j = 0; j < a.top_groups; ++j) {
+    const uint64_t best = warp_max_key(own);
+    groups |= 1u << index_of(best);
+    if (own == best) own = 0;
+  }
+  return groups;
+}
 
 __global__ void __launch_bounds__(kThreads) route_forward_kernel(Forward a) {
   const int64_t row = token();
@@ -69,21 +107,28 @@ __global__ void __launch_bounds__(kThreads) route_forward_kernel(Forward a) {
     }
     return;
   }
+  const unsigned groups = best_groups(a, logits);
+  const int size = a.E / a.groups;
   uint64_t before = ~uint64_t{0};
   float sum = 0, first = 0;
   for (int j = 0; j < a.k; ++j) {
     uint64_t best = 0;
     for (int e = lane(); e < a.E; e += kWarp) {
-      const uint64_t key = key_of(logits[e], e);
-      if (key < before && key > best) best = key;
+      const uint64_t key = key_of(a.score(logits, e), e);
+      if (key < before && key > best && (groups >> (e / size) & 1u) != 0) best = key;
     }
     before = warp_max_key(best);
     const float logit = logits[index_of(before)];
     if (j == 0) first = logit;
-    sum += __expf(logit - first);
+    sum += a.sigmoid ? sigmoid(logit) : __expf(logit - first);
     if (lane() == 0) experts[j] = index_of(before);
   }
   __syncwarp();
+  if (a.sigmoid) {
+    const float factor = a.normalized ? __fdividef(a.scale, sum + 1e-20f) : a.scale;
+    for (int j = lane(); j < a.k; j += kWarp) a.weights[row * a.k + j] = sigmoid(logits[experts[j]]) * factor;
+    return;
+  }
   const Softmax p(logits, a.E);
   for (int j = lane(); j < a.k; j += kWarp) {
     const float logit = logits[experts[j]];
@@ -100,7 +145,8 @@ struct Backward {
   const int32_t* counts;  // may be null
   int64_t tokens;
   int E, k;
-  bool normalized;
+  bool sigmoid, normalized;
+  float scale;
 };
 
 __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
@@ -112,6 +158,16 @@ __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
   float* const dlogits = a.dlogits + row * a.E;
   if (experts[0] < 0) {
     for (int e = lane(); e < a.E; e += kWarp) dlogits[e] = 0;
+    return;
+  }
+  if (a.sigmoid) {
+    float mean = 0;
+    for (int j = lane(); a.normalized && j < a.k; j += kWarp) mean = fmaf(weights[j], dweights[j], mean);
+    mean = __fdividef(warp_sum(mean), a.scale);
+    for (int e = lane(); e < a.E; e += kWarp) dlogits[e] = 0;
+    __syncwarp();
+    for (int j = lane(); j < a.k; j += kWarp)
+      dlogits[experts[j]] = weights[j] * (1 - sigmoid(logits[experts[j]])) * (dweights[j] - mean);
     return;
   }
   const Softmax p(logits, a.E);
@@ -141,10 +197,15 @@ void route_forward(Stream& stream, const RouteForward& a) {
                           .weights = a.weights.as<float>(),
                           .logits = a.logits.as<float>(),
                           .targets = a.targets.empty() ? nullptr : a.targets.as<int32_t>(),
+                          .bias = a.bias.empty() ? nullptr : a.bias.as<float>(),
                           .tokens = a.logits.shape[0],
                           .E = static_cast<int>(a.logits.shape[1]),
                           .k = static_cast<int>(a.experts.shape[1]),
-                          .normalized = a.normalized};
+                          .groups = static_cast<int>(a.rule.groups),
+                          .top_groups = static_cast<int>(a.rule.top_groups),
+                          .sigmoid = a.rule.sigmoid,
+                          .normalized = a.rule.normalized,
+                          .scale = a.rule.scale};
   route_forward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
   check_launch(stream, "route_forward");
 }
@@ -160,7 +221,9 @@ void route_backward(Stream& stream, const RouteBackward& a) {
                            .tokens = a.logits.shape[0],
                            .E = static_cast<int>(a.logits.shape[1]),
                            .k = static_cast<int>(a.experts.shape[1]),
-                           .normalized = a.normalized};
+                           .sigmoid = a.rule.sigmoid,
+                           .normalized = a.rule.normalized,
+                           .scale = a.rule.scale};
   route_backward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
   check_launch(stream, "route_backward");
 }

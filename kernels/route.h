@@ -1,7 +1,11 @@
 #pragma once
 // The router of a mixture of experts: which k of E experts each of N tokens goes to, and their weights.
-//   experts   the k largest logits of a token, falling; equal ones by index; NaN last
+//   experts   those with the k largest logits of a token, falling; equal ones by index; NaN last
 //   weights   p[e] = softmax(logits)[e] of the chosen, or with `normalized` p[e] divided by their sum
+// With `sigmoid`, an expert's score is s[e] = sigmoid(logits[e]). Then
+//   experts   those with the k largest s[e] + bias[e], in the same order; with several groups only experts of
+//             the `top_groups` groups whose two largest sums are largest together, equal ones by index
+//   weights   scale s[e], or with `normalized` scale s[e] / (sum of s of the chosen + 1e-20)
 // Padding (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its logits 0.
 //
 // The gradient of the logits is that of the weights, plus those of two auxiliary losses of all other rows:
@@ -14,12 +18,22 @@
 
 namespace flatshard {
 
+// How experts are chosen and weighed.
+struct RouteRule {
+  bool sigmoid = false, normalized = false;
+  // Only with sigmoid. Groups are equally large, of at least two experts.
+  int64_t groups = 1, top_groups = 1;
+  float scale = 1;
+};
+inline constexpr int64_t kMostRouteGroups = 32;
+
 struct RouteForward {
   Tensor experts;    // (N, k) i32
   Tensor weights;    // (N, k) f32
   Tensor logits;     // (N, E) f32
   Tensor targets{};  // (N) i32; empty: there is no padding
-  bool normalized = false;
+  Tensor bias{};     // (E) f32, or empty; only with sigmoid
+  RouteRule rule{};
 };
 
 struct RouteBackward {
@@ -27,9 +41,9 @@ struct RouteBackward {
   Tensor dweights;          // (N, k) f32
   Tensor experts, weights;  // of the forward pass
   Tensor logits;            // (N, E) f32
-  bool normalized = false;
+  RouteRule rule{};
   // (2) f32: the gradient of p[e] is the first times counts[e], that of lse twice the second times lse.
-  // Empty: no auxiliary losses.
+  // Empty: no auxiliary losses; so with sigmoid.
   Tensor factors{};
   Tensor counts{};  // (E) i32: how often each expert was chosen; empty: the first factor is not used
 };

@@ -7,21 +7,18 @@
 #include "kernels/elementwise.h"
 
 namespace flatshard {
-namespace {
 
-Init initial_a(const AdaptedLayer& layer) {
-  if (layer.adapter.gaussian) return Init::normal(1.0f / static_cast<float>(layer.adapter.rank));
-  return Init::uniform(1.0f / std::sqrt(static_cast<float>(layer.in)));
+Init initial_a(const Adapter& adapter, int64_t in) {
+  if (adapter.gaussian) return Init::normal(1.0f / static_cast<float>(adapter.rank));
+  return Init::uniform(1.0f / std::sqrt(static_cast<float>(in)));
 }
-
-}  // namespace
 
 LayerAdapters::LayerAdapters(ParamList& params, const std::vector<AdaptedLayer>& layers) {
   for (const AdaptedLayer& layer : layers) {
     const Adapter& adapter = layer.adapter;
     a_.push_back(params.add({.name = layer.path + ".lora_A.weight",
                              .shape = {adapter.rank, layer.in},
-                             .init = initial_a(layer),
+                             .init = initial_a(adapter, layer.in),
                              .role = ParamRole::adapter,
                              .joined = !a_.empty()}));
     layers_.push_back({.column = layer.column,

@@ -29,6 +29,9 @@ struct AdaptedLayer {
   Adapter adapter;
 };
 
+// The initial values of an a.
+Init initial_a(const Adapter& adapter, int64_t in);
+
 class LayerAdapters {
  public:
   LayerAdapters() = default;

@@ -25,6 +25,8 @@ QkHeads::QkHeads(ParamList& params, const ModelConfig& config, int64_t layer, co
       rope_sections_(config.rope_sections),
       rope_table_(rope_table),
       normalizes_(*config.qk_norm),
+      rotates_apart_(normalizes_ && !rope_table.empty() &&
+                     (config.interleaved_rope || rope_table.shape[1] < config.head_dim)),
       eps_(static_cast<float>(*config.norm_eps)),
       offset_(config.norm_offset),
       rounds_(config.norm_rounds) {
@@ -74,18 +76,21 @@ QkvHeads QkHeads::normalize(LayerCall& c, const ParamView& p, Arena& arena, cons
                              .wq = p[wq_],
                              .wk = p[wk_],
                              .positions = c.positions,
-                             .table = rope_table_,
+                             .table = rotates_apart_ ? Tensor{} : rope_table_,
                              .x_stride = qkv.stride(),
                              .query_heads = query_heads_,
                              .eps = eps_,
                              .offset = offset_,
                              .round_xhat = rounds_});
+  if (rotates_apart_)
+    rope_forward(c.stream, rotation(c, normed.view({qkv.count(), (query_heads_ + key_heads_) * head_dim_})));
   return {{normed, 0, query_heads_}, {normed, query_heads_, key_heads_}, in(qkv).v};
 }
 
 void QkHeads::backward(LayerCall& c, const ParamView& p, const GradView& g, const Rows& d,
                        const Rows& qkv) const {
   if (!normalizes_) return rotate_back(c, d);
+  if (rotates_apart_) rotate_back(c, d);
   const std::array trained{wq_, wk_};
   qk_norm_backward(c.stream, c.scratch,
                    {.dx = q_and_k(d),
@@ -97,7 +102,7 @@ void QkHeads::backward(LayerCall& c, const ParamView& p, const GradView& g, cons
                     .wk = p[wk_],
                     .rstd = rstd_,
                     .positions = c.positions,
-                    .table = rope_table_,
+                    .table = rotates_apart_ ? Tensor{} : rope_table_,
                     .dx_stride = d.stride(),
                     .dy_stride = d.stride(),
                     .x_stride = qkv.stride(),

@@ -51,6 +51,7 @@ class QkHeads {
   Tensor rope_table_;
 
   bool normalizes_;
+  bool rotates_apart_;       // after the norm, as only a part of a head is rotated, or neighbors are
   int64_t normed_rows_ = 0;  // separately normalized rows of a token
   float eps_, offset_;
   bool rounds_;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/route.h"
 #include "runtime/problems.h"
 
 namespace flatshard {
@@ -60,10 +61,6 @@ void check_rotation(Problems& problems, const ModelConfig& c) {
   problems.check(width > 0 && width % 2 == 0, "model.head_dim = ", c.head_dim,
                  " times model.partial_rotary_factor = ", *c.partial_rotary_factor, " is ", width,
                  ", must be positive and even");
-  problems.check(
-      !*c.qk_norm || (width == c.head_dim && !c.interleaved_rope),
-      "model.qk_norm = true needs heads rotated in full, in halves: not model.partial_rotary_factor = ",
-      *c.partial_rotary_factor, " of model.family = ", c.family);
   if (family(c.family).rope_axes) {
     const auto& [time, row, column] = c.rope_sections;
     problems.check(time > 0 && row > 0 && column > 0 && time + row + column == width / 2,
@@ -119,18 +116,46 @@ void check_vision(Problems& problems, const ModelConfig& c) {
                    " does not divide model.vision.perceiver.heads = ", p.heads);
 }
 
+// How experts are chosen by sigmoid.
+void check_groups(Problems& problems, const ModelConfig& c) {
+  if (!family(c.family).sigmoid_router) {
+    problems.check(
+        c.routed_scale == 1 && c.expert_groups == 1 && c.top_groups == 1,
+        "model.routed_scale, model.expert_groups and model.top_groups have no meaning with model.family = ",
+        c.family, ": remove them");
+    return;
+  }
+  problems.check(c.routed_scale > 0 && c.routed_scale <= kMostFloat, "model.routed_scale is ", c.routed_scale,
+                 ", must be positive");
+  const int64_t most = std::min(kMostRouteGroups, c.experts / 2);
+  if (!problems.check(c.expert_groups == 1 || (c.expert_groups >= 1 && c.expert_groups <= most &&
+                                               c.experts % c.expert_groups == 0),
+                      "model.expert_groups is ", c.expert_groups, ", must divide model.experts = ", c.experts,
+                      " into at most ", kMostRouteGroups, " groups of at least two"))
+    return;
+  if (problems.check(c.top_groups >= 1 && c.top_groups <= c.expert_groups, "model.top_groups is ",
+                     c.top_groups, ", must be from 1 to model.expert_groups = ", c.expert_groups))
+    problems.check(c.experts / c.expert_groups * c.top_groups >= c.experts_per_token,
+                   "model.top_groups = ", c.top_groups, " of ", c.expert_groups, " groups have ",
+                   c.experts / c.expert_groups * c.top_groups,
+                   " experts, fewer than model.experts_per_token = ", c.experts_per_token);
+}
+
 void check_experts(Problems& problems, const ModelConfig& c) {
   if (!family(c.family).experts) {
     const auto none = [&](const char* key, bool is_set) {
       problems.check(
           !is_set, "model.", key, " is set, but model.family = ", c.family,
-          " has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe or granitemoe, or remove it");
+          " has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe or glm4_moe, or remove it");
     };
     none("experts", c.experts != 0);
     none("experts_per_token", c.experts_per_token != 0);
     none("expert_ffn", c.expert_ffn != 0);
     none("norm_topk", *c.norm_topk);
     none("shared_ffn", c.shared_ffn != 0);
+    none("routed_scale", c.routed_scale != 1);
+    none("expert_groups", c.expert_groups != 1);
+    none("top_groups", c.top_groups != 1);
     none("dense_blocks", !c.dense_blocks.empty());
     return;
   }
@@ -150,7 +175,8 @@ void check_experts(Problems& problems, const ModelConfig& c) {
                    ", must be from 1 to ", kMaxFfn, " with model.family = ", c.family);
   else
     problems.check(c.shared_ffn == 0, "model.shared_ffn = ", c.shared_ffn, ", but model.family = ", c.family,
-                   " has no expert that all tokens share: take qwen2_moe, or set it to 0");
+                   " has no expert that all tokens share: take qwen2_moe or glm4_moe, or set it to 0");
+  check_groups(problems, c);
 }
 
 // Reports every value that is out of bounds; if there is none, every value that does not fit the others.
@@ -287,7 +313,7 @@ const std::vector<Family>& families() {
        .qk_norm_width = QkNormWidth::all_heads},
       {.name = "smollm3", .rope_theta = 2e6, .no_rope_every = 4, .tied = true},
       {.name = "qwen3_moe", .qk_norm = true, .experts = true},
-      {.name = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true},
+      {.name = "qwen2_moe", .qkv_bias = true, .experts = true, .shared_expert = true, .shared_gate = true},
       {.name = "mixtral", .norm_eps = 1e-5, .rope_theta = 1e6, .experts = true, .norm_topk = true},
       {.name = "olmoe",
        .norm_eps = 1e-5,
@@ -295,6 +321,13 @@ const std::vector<Family>& families() {
        .qk_norm_width = QkNormWidth::all_heads,
        .experts = true},
       {.name = "granitemoe", .experts = true, .norm_topk = true},
+      {.name = "glm4_moe",
+       .norm_eps = 1e-5,
+       .partial_rotary_factor = 0.5,
+       .experts = true,
+       .norm_topk = true,
+       .shared_expert = true,
+       .sigmoid_router = true},
       {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
       {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
       {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
@@ -338,6 +371,7 @@ ModelConfig resolved(ModelConfig c) {
   c.partial_rotary_factor = c.partial_rotary_factor.value_or(f.partial_rotary_factor);
   c.attention_multiplier = c.attention_multiplier.value_or(f.attention_multiplier);
   c.linear_bias = f.linear_bias;
+  c.sigmoid_router = f.sigmoid_router;
   check(c.vision.has_value() == f.connector.has_value(), "model.family = ", c.family,
         f.connector ? " reads images and needs the sizes of its tower: start from the config.json of a model"
                     : " does not read images, but the model has a tower");

@@ -60,6 +60,8 @@ struct Family {
   bool experts = false;              // blocks have a mixture of experts in place of the MLP
   bool norm_topk = false;            // the weights of a token's experts add up to 1
   bool shared_expert = false;        // there is an expert for all tokens beside them
+  bool shared_gate = false;          // its output is multiplied by a gate of each token
+  bool sigmoid_router = false;       // experts are scored by sigmoid, in groups (kernels/route.h)
   std::optional<ConnectorKind> connector{};  // connector of models that read images; empty: text only
   Tower tower{};                             // tower of models that read images
 };
@@ -147,8 +149,10 @@ struct ModelConfig {
   int64_t expert_ffn = 0;  // 0: ffn
   int64_t shared_ffn = 0;  // width of the expert that all tokens share; 0: none
   std::optional<bool> norm_topk{};
-  std::vector<int64_t> dense_blocks{};  // blocks that have an MLP instead, in ascending order
-  double router_aux_loss = 0;           // weight of the loss that balances them (kernels/route.h)
+  double routed_scale = 1;                    // factor of the weights of experts
+  int64_t expert_groups = 1, top_groups = 1;  // as in RouteRule
+  std::vector<int64_t> dense_blocks{};        // blocks that have an MLP instead, in ascending order
+  double router_aux_loss = 0;                 // weight of the loss that balances them (kernels/route.h)
   RopeScalingConfig rope_scaling{};
   RopeSections rope_sections{};  // used only for families with rope_axes
   Adapters adapters{};
@@ -166,6 +170,7 @@ struct ModelConfig {
   bool embedding_scale = false;
   bool interleaved_rope = false;
   bool linear_bias = false;
+  bool sigmoid_router = false;
   bool causal = true;  // attention is causal
 
   // These functions require a resolved config.

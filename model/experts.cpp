@@ -7,8 +7,8 @@
 #include "kernels/expert_rows.h"
 #include "kernels/gather_rows.h"
 #include "kernels/grouped_product.h"
-#include "kernels/route.h"
 #include "model/names.h"
+#include "runtime/memory.h"
 
 namespace flatshard {
 
@@ -18,27 +18,25 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
   const int64_t R = rows_.size();
   up_ = c.saved.alloc(c.dtype, {R, 2 * ffn_});
   a_ = (c.recomputes_ops ? c.scratch : c.saved).alloc(c.dtype, {R, ffn_});
-  grouped_product(c.stream, c.scratch,
-                  {.c = up_,  // 3, 4
-                   .a = x.values(),
-                   .b = weights(p, Part::gate_up),
-                   .offsets = offsets_,
-                   .rows = rows_,
-                   .transpose_b = true,
-                   .between = expert_size(),
-                   .most_rows = x.count(),
-                   .end = activation_.forward(a_, up_)});
+  const ProductEnd activation = activation_.forward(a_, up_);
+  gate_up_.multiply(c, p,
+                    {.c = up_,  // 3, 4
+                     .a = x.values(),
+                     .offsets = offsets_,
+                     .rows = rows_,
+                     .transpose_b = true,
+                     .most_rows = x.count(),
+                     .end = gate_up_adapter_.empty() ? activation : ProductEnd{}});
+  if (!gate_up_adapter_.empty()) {
+    gate_up_adapter_.forward(c, p, up_, x.values(), gathered(x.count()));
+    run(c.stream, activation);
+  }
   const Tensor rest = add_shared(c, p, x, r, !y.empty());
   if (y.empty()) return;
   const Tensor o = c.scratch.alloc(c.dtype, {R, hidden_});
-  grouped_product(c.stream, c.scratch,
-                  {.c = o,  // 5
-                   .a = a_,
-                   .b = weights(p, Part::down),
-                   .offsets = offsets_,
-                   .transpose_b = true,
-                   .between = expert_size(),
-                   .most_rows = x.count()});
+  down_.multiply(c, p,
+                 {.c = o, .a = a_, .offsets = offsets_, .transpose_b = true, .most_rows = x.count()});  // 5
+  down_adapter_.forward(c, p, o, a_, segments(x.count()));
   combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
 }
 
@@ -55,7 +53,10 @@ void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
                            .weights = weights_,
                            .logits = logits_,
                            .targets = c.targets,
-                           .normalized = normalized_});
+                           .bias = router_bias_ ? p[*router_bias_] : Tensor{},
+                           .rule = rule_});
+  if (!c.routing.choices.empty())
+    copy(c.stream, c.routing.choices.slice(layer_, layer_ + 1).view({N, k}), chosen_);
   Tensor counts, step_counts;
   if (!c.repeats) {
     counts = c.routing.counts;
@@ -84,23 +85,19 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
                dweights = c.scratch.alloc(DType::f32, weights_.shape);
   // 6 and 5: as if all weights were 1; then da and a are multiplied by them.
   gather_rows(c.stream, {.y = d_o, .x = dy, .index = rows_});
-  grouped_product(
-      c.stream, c.scratch,
-      {.c = da, .a = d_o, .b = weights(p, Part::down), .offsets = offsets_, .between = expert_size()});
+  down_.multiply(c, p, {.c = da, .a = d_o, .offsets = offsets_});
+  const Tensor du_down = down_adapter_.backward(c, p, da, d_o, segments(0));
   weigh_rows(c.stream, {.dweights = dweights, .da = da, .a = a_, .places = places_, .weights = weights_});
-  weight_gradient(c, g, Part::down, d_o, a_, {});
-  run(c.stream, activation_.backward(d_up, da, up_));             // 4
-  weight_gradient(c, g, Part::gate_up, d_up, x.values(), rows_);  // 3
-  if (!dx.empty()) {
-    const Tensor d_rows = d_o;  // (R, C)
-    grouped_product(c.stream, c.scratch,
-                    {.c = d_rows,
-                     .a = d_up,
-                     .b = weights(p, Part::gate_up),
-                     .offsets = offsets_,
-                     .between = expert_size()});
+  down_.add_gradient(c, g, {.a = d_o, .b = a_, .offsets = offsets_});
+  down_adapter_.add_gradients(c, p, g, du_down, d_o, a_, segments(0));
+  run(c.stream, activation_.backward(d_up, da, up_));                                             // 4
+  gate_up_.add_gradient(c, g, {.a = d_up, .b = x.values(), .offsets = offsets_, .rows = rows_});  // 3
+  const Tensor d_rows = dx.empty() ? Tensor{} : d_o;                                              // (R, C)
+  if (!dx.empty()) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_});
+  const Tensor du_up = gate_up_adapter_.backward(c, p, d_rows, d_up, segments(0));
+  gate_up_adapter_.add_gradients(c, p, g, du_up, d_up, x.values(), gathered(0));
+  if (!dx.empty())
     combine_rows(c.stream, {.y = dx, .x = d_rows, .places = places_, .addend = accumulate ? dx : Tensor{}});
-  }
   router_backward(c, p, g, dx, dweights, x);  // 2, 1
   if (shared_) shared_backward(c, p, g, dx, dy, x);
 }
@@ -108,24 +105,29 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
 Tensor ExpertMlp::add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output) {
   if (!shared_) return r;
   const int64_t N = x.count();
+  const Tensor sum = output ? c.scratch.alloc(c.dtype, {N, hidden_}) : Tensor{};
+  if (!shared_->gate) {
+    shared_->mlp.forward(c, p, sum, x, r);
+    return sum;
+  }
   shared_->o = c.saved.alloc(c.dtype, {N, hidden_});
   shared_->logits = c.saved.alloc(DType::f32, {N, 1});
   shared_->mlp.forward(c, p, shared_->o, x, {});
-  shared_->gate.forward(c, p, shared_->logits, x);
+  shared_->gate->forward(c, p, shared_->logits, x);
   if (!output) return {};
-  const Tensor sum = c.scratch.alloc(c.dtype, {N, hidden_});
   gate_rows_forward(c.stream, {.y = sum, .x = shared_->o, .gate = shared_->logits, .addend = r});
   return sum;
 }
 
 void ExpertMlp::shared_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                                 const Tensor& dy, const Rows& x) {
+  if (!shared_->gate) return shared_->mlp.backward(c, p, g, dx, dy, x, true);
   const Tensor d_o = c.scratch.alloc(c.dtype, shared_->o.shape),
                dgate = c.scratch.alloc(DType::f32, shared_->logits.shape);
   gate_rows_backward(c.stream,
                      {.dx = d_o, .dgate = dgate, .dy = dy, .x = shared_->o, .gate = shared_->logits});
   shared_->mlp.backward(c, p, g, dx, d_o, x, true);
-  shared_->gate.backward(c, p, g, dx, rounded(c, dgate), x, true);
+  shared_->gate->backward(c, p, g, dx, rounded(c, dgate), x, true);
 }
 
 Tensor ExpertMlp::rounded(LayerCall& c, const Tensor& gradient) {
@@ -143,59 +145,40 @@ void ExpertMlp::router_backward(LayerCall& c, const ParamView& p, const GradView
                             .experts = chosen_,
                             .weights = weights_,
                             .logits = logits_,
-                            .normalized = normalized_,
+                            .rule = rule_,
                             .factors = c.routing.factors,
                             .counts = c.routing.counts});
   router_.backward(c, p, g, dx, rounded(c, dlogits), x, true);
-}
-
-void ExpertMlp::weight_gradient(LayerCall& c, const GradView& g, Part part, const Tensor& dy, const Tensor& x,
-                                const Tensor& rows) const {
-  const std::vector<ParamId> trained = ids(part);
-  if (g[trained.front()].empty()) return;
-  grouped_product(c.stream, c.scratch,
-                  {.c = matrices(g[trained.front()], part),
-                   .a = dy,
-                   .b = x,
-                   .offsets = offsets_,
-                   .rows = rows,
-                   .transpose_a = true,
-                   .accumulate = g.accumulates(trained),
-                   .between = expert_size()});
-}
-
-std::vector<ParamId> ExpertMlp::ids(Part part) const {
-  std::vector<ParamId> all;
-  for (size_t first = 0; first < experts_.size(); first += 3) {
-    if (part == Part::down) {
-      all.push_back(experts_[first + 2]);
-      continue;
-    }
-    all.push_back(experts_[first]);
-    all.push_back(experts_[first + 1]);
-  }
-  return all;
-}
-
-Tensor ExpertMlp::matrices(const Tensor& first, Part part) const {
-  Tensor all = first;
-  all.shape = part == Part::gate_up ? Shape{count_, 2 * ffn_, hidden_} : Shape{count_, hidden_, ffn_};
-  return all;
-}
-
-Tensor ExpertMlp::weights(const ParamView& p, Part part) const {
-  const Tensor& first = p[experts_[part == Part::gate_up ? 0 : 2]];
-  const Tensor& last = p[experts_[part == Part::gate_up ? experts_.size() - 3 : experts_.size() - 1]];
-  check(!first.data ||
-            static_cast<char*>(first.data) + (count_ - 1) * expert_size() * size_of(first.dtype) == last.data,
-        "the experts of a block do not follow one another in memory");
-  return matrices(first, part);
 }
 
 namespace {
 
 std::string prefix(const ModelConfig& config, int64_t layer) {
   return block_prefix(param_names(config.family), layer);
+}
+
+// One of the layers of each expert, whose outputs begin at `column`.
+ExpertLayer expert_layer(const ModelConfig& config, int64_t layer, const std::string& name, int64_t column,
+                         int64_t in, int64_t out) {
+  ExpertLayer of_experts{.paths = {}, .column = column, .in = in, .out = out};
+  for (int64_t e = 0; e < config.experts; ++e)
+    of_experts.paths.push_back(prefix(config, layer) + of_expert(name, e));
+  return of_experts;
+}
+
+// The format of the experts' weights; empty: they have the compute dtype.
+std::optional<FourBitFormat> format_of(const ModelConfig& config, const std::vector<ExpertLayer>& layers) {
+  const auto format = [&](const std::string& path) {
+    const auto found = config.quantized.find(path);
+    return found == config.quantized.end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::string& first = layers.front().paths.front();
+  for (const ExpertLayer& layer : layers)
+    for (const std::string& path : layer.paths)
+      check(format(path) == format(first),
+            "the experts of a block must all have 4-bit weights of one format, or none: ", path, " and ",
+            first, " differ: check quant.skip");
+  return format(first);
 }
 
 LinearSpec router_layer(const ModelConfig& config, int64_t layer) {
@@ -210,32 +193,76 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
       per_token_(config.experts_per_token),
       ffn_(config.expert_ffn),
       hidden_(config.hidden),
-      normalized_(*config.norm_topk),
+      rule_{.sigmoid = config.sigmoid_router,
+            .normalized = *config.norm_topk,
+            .groups = config.expert_groups,
+            .top_groups = config.top_groups,
+            .scale = static_cast<float>(config.routed_scale)},
       activation_(config.mlp),
       router_(params, config, {router_layer(config, layer)}) {
+  if (config.sigmoid_router)
+    router_bias_ = params.add({.name = prefix(config, layer) + param_names(config.family).router_bias,
+                               .shape = {count_},
+                               .init = Init::constant(0),
+                               .role = ParamRole::fixed,
+                               .decay = false,
+                               .trainable = false,
+                               .dtype = DType::f32});
+  declare_experts(params, config);
+  declare_shared(params, config);
+}
+
+void ExpertMlp::declare_experts(ParamList& params, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
+  const auto layer_of = [&](const std::string& name, int64_t column, int64_t in, int64_t out) {
+    return expert_layer(config, layer_, name, column, in, out);
+  };
+  const std::vector<ExpertLayer> layers{layer_of(names.expert_gate, 0, hidden_, ffn_),
+                                        layer_of(names.expert_up, ffn_, hidden_, ffn_),
+                                        layer_of(names.expert_down, 0, ffn_, hidden_)};
   const Init init = Init::normal(0.02f), last = Init::normal(init_std_to_stream(config));
   const double share = static_cast<double>(per_token_) / static_cast<double>(count_);
-  for (int64_t e = 0; e < count_; ++e) {
-    const auto add = [&](const std::string& name, const Shape& shape, const Init& values) {
-      experts_.push_back(params.add({.name = prefix(config, layer) + of_expert(name, e) + ".weight",
-                                     .shape = shape,
-                                     .init = values,
-                                     .joined = !experts_.empty(),
-                                     .share = share}));
-    };
-    add(names.expert_gate, {ffn_, hidden_}, init);
-    add(names.expert_up, {ffn_, hidden_}, init);
-    add(names.expert_down, {hidden_, ffn_}, last);
-  }
+  const std::optional<FourBitFormat> format = format_of(config, layers);
+  const Shape gate_up{count_, 2 * ffn_, hidden_}, down{count_, hidden_, ffn_};
+  std::vector<ParamId> of_gate_up, of_down;
+  std::vector<QuantizedParams> quantized_gate_up, quantized_down;
+  for (size_t e = 0; e < static_cast<size_t>(count_); ++e)
+    for (const ExpertLayer& layer : layers) {
+      const bool is_down = &layer == &layers.back();
+      const Init& values = is_down ? last : init;
+      if (format) {
+        (is_down ? quantized_down : quantized_gate_up)
+            .emplace_back(params, layer.paths[e], FourBitWeight{*format, layer.out, layer.in}, values, share);
+        continue;
+      }
+      (is_down ? of_down : of_gate_up)
+          .push_back(params.add({.name = layer.paths[e] + ".weight",
+                                 .shape = {layer.out, layer.in},
+                                 .init = values,
+                                 .joined = !of_gate_up.empty(),
+                                 .share = share}));
+    }
+  const int64_t between = 3 * ffn_ * hidden_;
+  gate_up_ = format ? ExpertMatrices(std::move(quantized_gate_up), gate_up)
+                    : ExpertMatrices(std::move(of_gate_up), gate_up, between);
+  down_ = format ? ExpertMatrices(std::move(quantized_down), down)
+                 : ExpertMatrices(std::move(of_down), down, between);
+  gate_up_adapter_ = ExpertAdapter(params, config, {layers[0], layers[1]}, share);
+  down_adapter_ = ExpertAdapter(params, config, {layers[2]}, share);
+}
+
+void ExpertMlp::declare_shared(ParamList& params, const ModelConfig& config) {
   if (config.shared_ffn == 0) return;
-  const std::string in_block = prefix(config, layer);
+  const ParamNames& names = param_names(config.family);
+  const std::string in_block = prefix(config, layer_);
   const LinearSpec up{in_block + names.shared_up, hidden_, config.shared_ffn};
   LinearSpec gate = up, down{in_block + names.shared_down, config.shared_ffn, hidden_};
   gate.path = in_block + names.shared_gate;
   down.init_std = init_std_to_stream(config);
-  Mlp mlp(params, config, {gate, up}, down);
-  shared_.emplace(std::move(mlp), Linear(params, config, {{in_block + names.shared_switch, hidden_, 1}}));
+  shared_.emplace(Shared{.mlp = Mlp(params, config, {gate, up}, down)});
+  if (!names.shared_switch.empty())
+    shared_->gate.emplace(params, config,
+                          std::vector<LinearSpec>{{in_block + names.shared_switch, hidden_, 1}});
 }
 
 }  // namespace flatshard

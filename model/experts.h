@@ -9,15 +9,20 @@
 //   5  o = a w_down^T                   (R, C)
 //   6  y = r + sum over a token's experts of weight o
 //
-// In some families all tokens share one more expert: y also adds sigmoid(x w_gate^T) times its output.
+// In some families all tokens share one more expert: y also adds its output, or sigmoid(x w_gate^T) times its
+// output.
 //
 // How many rows an expert has is known on the device alone; R is enough for any choice. In memory expert
-// follows expert: gate, up, down.
+// follows expert: gate, up, down; or each matrix is a 4-bit weight. Experts may have adapters
+// (expert_adapter.h), whose updates are products of their own.
 
 #include <optional>
 #include <utility>
 
+#include "kernels/route.h"
 #include "model/activation.h"
+#include "model/expert_adapter.h"
+#include "model/expert_matrices.h"
 #include "model/linear.h"
 #include "model/mlp.h"
 
@@ -34,26 +39,22 @@ class ExpertMlp {
   Linear& reader() { return router_; }
 
  private:
-  // The gate and up of all experts, or down: matrices at equal distances.
-  enum class Part { gate_up, down };
-  Tensor matrices(const Tensor& first, Part part) const;
-  Tensor weights(const ParamView& p, Part part) const;
-  std::vector<ParamId> ids(Part part) const;
-  int64_t expert_size() const { return 3 * ffn_ * hidden_; }
-
+  void declare_experts(ParamList& params, const ModelConfig& config);
+  void declare_shared(ParamList& params, const ModelConfig& config);
   void route(LayerCall& c, const ParamView& p, const Rows& x);
-  // dw += dy^T x of each expert; `rows` as in GroupedProduct.
-  void weight_gradient(LayerCall& c, const GradView& g, Part part, const Tensor& dy, const Tensor& x,
-                       const Tensor& rows) const;
+  ExpertSegments segments(int64_t most_rows) const { return {.offsets = offsets_, .most_rows = most_rows}; }
+  // The same, of rows of tokens.
+  ExpertSegments gathered(int64_t most_rows) const {
+    return {.offsets = offsets_, .rows = rows_, .most_rows = most_rows};
+  }
   void router_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                        const Tensor& dweights, const Rows& x) const;
 
   // The expert of all tokens, and its gate.
   struct Shared {
-    Shared(Mlp of_all, Linear of_gate) : mlp(std::move(of_all)), gate(std::move(of_gate)) {}
     Mlp mlp;
-    Linear gate;
-    Tensor o, logits;  // (N, C), and (N, 1) in fp32
+    std::optional<Linear> gate{};
+    Tensor o{}, logits{};  // with a gate: (N, C), and (N, 1) in fp32
   };
   // r, or with a shared expert r and its output, in scratch. Without `output` only what backward() needs.
   Tensor add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output);
@@ -63,10 +64,12 @@ class ExpertMlp {
   static Tensor rounded(LayerCall& c, const Tensor& gradient);
 
   int64_t layer_, count_, per_token_, ffn_, hidden_;
-  bool normalized_;
+  RouteRule rule_;
   Activation activation_;
   Linear router_;
-  std::vector<ParamId> experts_;  // gate, up, down of each
+  std::optional<ParamId> router_bias_;
+  ExpertMatrices gate_up_, down_;
+  ExpertAdapter gate_up_adapter_, down_adapter_;
   std::optional<Shared> shared_;
 
   Tensor logits_, chosen_, weights_;  // of tokens

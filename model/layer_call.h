@@ -55,6 +55,8 @@ struct Routing {
   // done; the embedding begins with zeros. Empty: no loss depends on it.
   Tensor counts{};
   Tensor factors{};  // (2) f32, of the losses; empty: none
+  // (blocks, N, k) i32, to which each block copies the experts of its tokens; empty: not copied.
+  Tensor choices{};
 };
 
 struct LayerCall {

@@ -115,6 +115,10 @@ std::vector<std::string> all_modules(const Model& model) {
   return paths;
 }
 
+bool is_router(const Model& model, const std::string& path) {
+  return model.config().experts > 0 && path.ends_with('.' + param_names(model.config().family).router);
+}
+
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
 
 }  // namespace
@@ -141,10 +145,8 @@ bool is_inside(const std::string& path, const std::vector<std::string>& entries)
   });
 }
 
-bool is_of_mixture(const Model& model, const std::string& path) {
-  const ParamNames& names = param_names(model.config().family);
-  if (model.config().experts == 0) return false;
-  return path.ends_with('.' + names.router) || path.find(".experts.") != std::string::npos;
+bool is_of_expert(const Model& model, const std::string& path) {
+  return model.config().experts > 0 && path.find(".experts.") != std::string::npos;
 }
 
 std::vector<std::string> linear_layers(const Model& model) {
@@ -152,7 +154,7 @@ std::vector<std::string> linear_layers(const Model& model) {
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs())
       if (const std::string path = module_of(spec.name);
-          spec.role == ParamRole::weight && !is_of_mixture(model, path))
+          spec.role == ParamRole::weight && !is_router(model, path))
         paths.push_back(path);
   return paths;
 }
@@ -194,14 +196,11 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   std::vector<std::string> chosen;
   for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
-    if (all_linear && (!is_linear || path == param_names(model.config().family).head)) continue;
+    const bool is_head = path == param_names(model.config().family).head;
+    if (all_linear && (!is_linear || is_head || is_of_expert(model, path))) continue;
     const bool excluded = exclude.matches(path) || is_inside(path, lora.save_modules);
     if (!targets.matches(path) || excluded) continue;
     if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
-    check(
-        !is_of_mixture(model, path), "lora.targets: ", path,
-        " cannot have an adapter: routers and experts of a mixture have none yet; name layers of attention, "
-        "or exclude it by lora.exclude");
     check(is_linear, "lora.targets: ", path,
           " cannot have an adapter, only linear layers can: to train it in full, name it in "
           "lora.save_modules");

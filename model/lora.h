@@ -34,7 +34,7 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 16;
   double dropout = 0;
-  ModulePatterns targets = "all-linear";  // every linear layer except the output head
+  ModulePatterns targets = "all-linear";  // every linear layer except the output head and experts
   ModulePatterns exclude = std::vector<std::string>{};
   // Block indices; empty: all. A layer whose whole path is listed in targets has an adapter in any block.
   std::vector<int64_t> layers{};
@@ -51,10 +51,10 @@ double lora_scale(double alpha, int64_t rank, bool rslora);
 // Returns whether the targets are the word "all-linear", in upper or lower case.
 bool is_all_linear(const ModulePatterns& targets);
 
-// Whether a path is that of a router or an expert of a mixture.
-bool is_of_mixture(const Model& model, const std::string& path);
+// Whether a path is that of a layer of an expert.
+bool is_of_expert(const Model& model, const std::string& path);
 // The paths of a model's linear layers in model order, without a tied head, which has no weight of its own,
-// and without the routers and experts of a mixture.
+// and without the routers of a mixture.
 std::vector<std::string> linear_layers(const Model& model);
 // The paths of a model's modules that have parameters of their own: linear layers, norms, embeddings, the
 // head.

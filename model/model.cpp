@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <cmath>
+
 #include "kernels/rope.h"
 #include "model/block.h"
 #include "model/transformer.h"
@@ -99,6 +101,14 @@ Shape Model::largest_output(int first, int end, const RowCounts& rows) const {
     if (shape.size() > largest.size()) largest = shape;
   }
   return largest;
+}
+
+int64_t Model::active_parameter_count() const {
+  double count = 0;
+  for (const ParamList& list : param_lists_)
+    for (const ParamSpec& spec : list.specs())
+      count += static_cast<double>(spec.parameter_count()) * spec.share;
+  return static_cast<int64_t>(std::llround(count));
 }
 
 int64_t Model::parameter_count() const {

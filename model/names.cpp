@@ -106,6 +106,15 @@ ParamNames qwen2_moe() {
   return n;
 }
 
+ParamNames glm4_moe() {
+  ParamNames n = qwen3_moe();
+  n.router_bias = "mlp.gate.e_score_correction_bias";
+  n.shared_gate = "mlp.shared_experts.gate_proj";
+  n.shared_up = "mlp.shared_experts.up_proj";
+  n.shared_down = "mlp.shared_experts.down_proj";
+  return n;
+}
+
 ParamNames mixtral() { return with_experts("block_sparse_moe", "w1", "w3", "w2"); }
 
 ParamNames granitemoe() {
@@ -187,6 +196,7 @@ const ParamNames& param_names(const std::string& family) {
                                                         {"idefics2", idefics()},
                                                         {"idefics3", idefics()},
                                                         {"qwen3_moe", qwen3_moe()},
+                                                        {"glm4_moe", glm4_moe()},
                                                         {"qwen2_moe", qwen2_moe()},
                                                         {"mixtral", mixtral()},
                                                         {"olmoe", qwen3_moe()},

@@ -15,8 +15,9 @@ struct ParamNames {
   std::string q, k, v, qkv;  // qkv: one projection with the rows of q, then k, then v
   std::string q_norm, k_norm, attention_out;
   std::string gate, up, gate_up, down;  // gate_up: one projection with the rows of gate, then up
-  // Of a mixture of experts in place of the MLP; {e} is the index of the expert.
-  std::string router{}, expert_gate{}, expert_up{}, expert_down{};
+  // Of a mixture of experts in place of the MLP; {e} is the index of the expert. router_bias is the whole
+  // name of a parameter.
+  std::string router{}, router_bias{}, expert_gate{}, expert_up{}, expert_down{};
   // Tensors that files may have for all experts of a block, by their whole names: (E, 2F, C) with the gate of
   // an expert before its up, and (E, C, F). Files that we write have them if `joins_experts`.
   std::string all_gate_up{}, all_down{};

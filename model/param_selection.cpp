@@ -98,8 +98,9 @@ void select_params(Model& model, const std::vector<std::string>& trainable,
   const auto by_name = [](const std::string& pattern) -> Predicate {
     return [pattern](const ParamSpec& spec) { return matches(pattern, spec.name); };
   };
-  for_each_parameter(model, "model.trainable", trainable, by_name, false,
-                     [](ParamSpec& spec, bool taken) { spec.trainable = taken; });
+  for_each_parameter(model, "model.trainable", trainable, by_name, false, [](ParamSpec& spec, bool taken) {
+    spec.trainable = taken && spec.role != ParamRole::fixed;
+  });
   check(trainable_count(model) > 0,
         "model.trainable = [] freezes all parameters: name at least one to train");
   apply_decay(model, no_decay);

@@ -12,7 +12,7 @@ std::optional<DType> compute_dtype(const QuantConfig& quant) {
 }
 
 QuantizedParams::QuantizedParams(ParamList& params, const std::string& path, const FourBitWeight& weight,
-                                 const Init& init)
+                                 const Init& init, double share)
     : weight_(weight) {
   for (const QuantizedPart part : parts_of(weight.format)) {
     const bool codes = part == QuantizedPart::codes;
@@ -22,7 +22,8 @@ QuantizedParams::QuantizedParams(ParamList& params, const std::string& path, con
                                                   .role = codes ? ParamRole::weight : ParamRole::quantized,
                                                   .trainable = false,
                                                   .dtype = dtype_of_part(weight, part),
-                                                  .counts_as = codes ? weight.elements() : 0});
+                                                  .counts_as = codes ? weight.elements() : 0,
+                                                  .share = share});
   }
 }
 

@@ -38,8 +38,10 @@ std::optional<DType> compute_dtype(const QuantConfig& quant);
 class QuantizedParams {
  public:
   QuantizedParams() = default;
-  // Declares the parts of path.weight. `init` describes the initial values, which are quantized.
-  QuantizedParams(ParamList& params, const std::string& path, const FourBitWeight& weight, const Init& init);
+  // Declares the parts of path.weight. `init` describes the initial values, which are quantized. `share` is
+  // that of ParamSpec.
+  QuantizedParams(ParamList& params, const std::string& path, const FourBitWeight& weight, const Init& init,
+                  double share = 1);
 
   FourBitMatrix matrix(const ParamView& p) const;
   const FourBitFormat& format() const { return weight_.format; }

@@ -25,8 +25,9 @@ struct Init {
 };
 
 // The role of a parameter in its layer. The bias of a norm has the role `norm`.
-// `quantized` is a part of a quantized weight: its codes, scales or tables.
-enum class ParamRole { weight, bias, norm, embedding, adapter, quantized };
+// `quantized` is a part of a quantized weight: its codes, scales or tables. `fixed` has no gradient, and is
+// fp32 in all files.
+enum class ParamRole { weight, bias, norm, embedding, adapter, quantized, fixed };
 
 struct ParamSpec {
   std::string name;

@@ -42,6 +42,15 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.experts_per_token = 2;
     if (family == "qwen3_moe") c.dense_blocks = {0};
     if (family == "qwen2_moe") c.shared_ffn = 24;
+    if (family == "glm4_moe") {
+      c.dense_blocks = {0};
+      c.experts = 6;
+      c.expert_groups = 3;
+      c.top_groups = 2;
+      c.routed_scale = 1.5;
+      c.shared_ffn = 32;
+      c.qkv_bias = c.qk_norm = true;
+    }
   }
   if (flatshard::family(family).connector)
     c.vision =

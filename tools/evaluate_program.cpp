@@ -18,6 +18,7 @@
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
 #include "text/jinja/template_date.h"
+#include "tools/inference/expert_use.h"
 #include "tools/inference/loss_meter.h"
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
@@ -100,6 +101,25 @@ Command logprobs_command(Options& o) {
            force_option(o.force)})};
 }
 
+Command experts_command(Options& o) {
+  return {
+      .name = "experts",
+      .about =
+          "Prints where the routers of a mixture of experts send the tokens of a file, a line for each "
+          "block: "
+          "the\n"
+          "largest load of an expert, as a multiple of the mean one; the entropy of the loads, as a share of "
+          "the largest\n"
+          "possible; the experts without tokens; and the mutual information of a token and its expert, in "
+          "bits, beside\n"
+          "that of shuffled choices, which is what chance makes of it. DATA is as for loss.",
+      .options =
+          with_text_options(o, "tokens per window (default: 1024, if the model has the positions)",
+                            {text_field_option(o),
+                             {"--out", &o.out, "picture (SVG) of the loads to write", {.type = "FILE"}},
+                             force_option(o.force)})};
+}
+
 Command preference_command(Options& o) {
   return {
       .name = "preference",
@@ -152,19 +172,35 @@ Command similarity_command(Options& o) {
               date_option(o.date)})};
 }
 
+// A pass of a model over windows of documents.
+struct MeasuredPass {
+  int64_t number;  // among the passes of all ranks
+  std::span<const LossWindow> windows;
+  std::vector<std::vector<float>> losses;
+  const LossMeter& meter;
+};
+
 // Documents that a model measures in passes. Ranks take turns, so that the results are in order for any
 // number of ranks.
 class SharedPasses {
  public:
-  // Describes the losses of a window, as text that another rank can read.
-  using Describe = std::string (*)(const LossWindow& window, std::span<const float> losses);
+  // Describes a pass, or the losses of a window, as text that another rank can read.
+  using Describe = std::function<std::string(const MeasuredPass& pass)>;
+  using DescribeWindow = std::string (*)(const LossWindow& window, std::span<const float> losses);
 
   SharedPasses(const Options& o, const ModelSource& model, Device device, World& world, Describe describe)
       : config_(read_model_config(model)),
         meter_(model, o.model.compute_dtype(), o.seq_len.value_or(std::min(kSeqLen, config_.max_positions)),
                device),
         world_(world),
-        describe_(describe) {}
+        describe_(std::move(describe)) {}
+  SharedPasses(const Options& o, const ModelSource& model, Device device, World& world,
+               DescribeWindow describe)
+      : SharedPasses(o, model, device, world, [describe](const MeasuredPass& pass) {
+          std::string all;
+          for (size_t i = 0; i < pass.windows.size(); ++i) all += describe(pass.windows[i], pass.losses[i]);
+          return all;
+        }) {}
 
   int64_t vocab() const { return config_.vocab; }
   int64_t seq_len() const { return meter_.seq_len(); }
@@ -212,8 +248,8 @@ class SharedPasses {
 
   void run() {
     if (passes_++ % world_.size() == world_.rank()) {
-      const std::vector<std::vector<float>> losses = meter_.measure(pending_);
-      for (size_t i = 0; i < pending_.size(); ++i) mine_ += describe_(pending_[i], losses[i]);
+      mine_ += describe_(
+          {.number = passes_ - 1, .windows = pending_, .losses = meter_.measure(pending_), .meter = meter_});
       mine_ += kEnd;
     }
     pending_.clear();
@@ -403,6 +439,32 @@ void evaluate_logprobs(const Options& o, const ModelSource& source, Device devic
   out << o.out << ": " << counted(passes.documents(), "document") << '\n';
 }
 
+void evaluate_experts(const Options& o, const ModelSource& source, Device device, World& world,
+                      std::ostream& out) {
+  if (!o.out.empty()) check_is_new(o.out, o.force);
+  const ModelConfig config = read_model_config(source);
+  check(config.experts > 0, source.folder, ": family ", config.family, " has no experts");
+  ExpertUse own(config), all(config);
+  SharedPasses passes(o, source, device, world, [&](const MeasuredPass& pass) {
+    std::vector<int32_t> tokens;
+    for (const LossWindow& window : pass.windows)
+      tokens.insert(tokens.end(), window.tokens.begin(), window.tokens.begin() + window.inputs);
+    own.add(tokens, pass.meter.choices(), pass.number);
+    return std::string();
+  });
+  each_document(o, source, passes.vocab(), [&](const LossDocument& document) { passes.add(document); });
+  passes.finish();
+  for (const std::string& counts : world.all_gather_texts(own.text(), "experts")) all.add(counts);
+  check(all.tokens() > 0, o.data, " has no tokens to evaluate on");
+  if (world.rank() != 0) return;
+  out << all.table() << counted(passes.documents(), "document") << ", " << counted(all.tokens(), "token")
+      << '\n';
+  if (o.out.empty()) return;
+  write_whole_file(o.out, all.picture());
+  out << o.out << ": loads of " << counted(config.expert_blocks(), "block") << " and "
+      << counted(config.experts, "expert") << '\n';
+}
+
 // The losses of the answers in `model`, in the order of the file: chosen, rejected, chosen, ... `source` has
 // the tokenizer.
 std::vector<LossSum> losses_of_answers(const Options& o, const ModelSource& model, const ModelSource& source,
@@ -472,10 +534,11 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
 
 int run_evaluate(const Arguments& arguments, const Streams& streams) {
   Options options;
-  const Command program{.name = "evaluate",
-                        .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
-                        .commands = {loss_command(options), logprobs_command(options),
-                                     preference_command(options), similarity_command(options)}};
+  const Command program{
+      .name = "evaluate",
+      .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
+      .commands = {loss_command(options), logprobs_command(options), preference_command(options),
+                   similarity_command(options), experts_command(options)}};
   std::string command;
   const auto read = [&] {
     command = parse_arguments(program, arguments).name;
@@ -490,6 +553,7 @@ int run_evaluate(const Arguments& arguments, const Streams& streams) {
     const auto evaluate = command == "loss"         ? evaluate_loss
                           : command == "logprobs"   ? evaluate_logprobs
                           : command == "preference" ? evaluate_preference
+                          : command == "experts"    ? evaluate_experts
                                                     : evaluate_similarity;
     evaluate(options, source, device, world, streams.out);
     return 0;

@@ -25,6 +25,7 @@ struct GgufFamily {
   bool no_head = false;      // the file never has output.weight
   bool llama3 = false;       // the file may have the divisors of llama3 (gguf_rope.h)
   bool longrope = false;     // the file may have the divisors of longrope
+  bool experts = false;      // a mixture of experts; an architecture may have files with and without
   // Attention scores of models with this many layers are divided by the square root of hidden / heads.
   int64_t layers_by_hidden = 0;
 };
@@ -42,6 +43,11 @@ constexpr GgufFamily kFamilies[] = {
     {.family = "phi3", .architecture = "phi3", .square = true, .longrope = true},
     {.family = "olmo2", .architecture = "olmo2", .windows = true, .square = true, .own_head = true},
     {.family = "smollm3", .architecture = "smollm3", .interleaved = true},
+    {.family = "mixtral", .architecture = "llama", .interleaved = true, .experts = true},
+    {.family = "qwen3_moe", .architecture = "qwen3moe", .experts = true},
+    {.family = "qwen2_moe", .architecture = "qwen2moe", .experts = true},
+    {.family = "olmoe", .architecture = "olmoe", .experts = true},
+    {.family = "granitemoe", .architecture = "granitemoe", .interleaved = true, .experts = true},
 };
 
 const GgufFamily& gguf_family(const ModelConfig& c) {
@@ -52,10 +58,10 @@ const GgufFamily& gguf_family(const ModelConfig& c) {
       " reads images: GGUF keeps what sees them in a file of its own, which is not written here; export the "
       "model as a folder, and convert that with llama.cpp's convert_hf_to_gguf.py, once as it is and once "
       "with --mmproj");
-  check(c.experts == 0, "family ", c.family,
-        ": mixtures of experts cannot be written as GGUF yet: take the folder of safetensors");
   fail(str("family ", c.family, " has no counterpart in llama.cpp: it cannot be written as GGUF"));
 }
+
+bool has_multipliers(const GgufFamily& f) { return std::string_view(f.architecture).starts_with("granite"); }
 
 // The name of a layer in the file. Throws an Error for an unknown layer.
 std::string gguf_layer(const ParamNames& n, const std::string& layer) {
@@ -73,27 +79,53 @@ std::string gguf_layer(const ParamNames& n, const std::string& layer) {
                                                              {n.gate, "ffn_gate"},
                                                              {n.up, "ffn_up"},
                                                              {n.gate_up, "ffn_up"},
-                                                             {n.down, "ffn_down"}};
+                                                             {n.down, "ffn_down"},
+                                                             {n.router, "ffn_gate_inp"},
+                                                             {n.expert_gate, "ffn_gate_exps"},
+                                                             {n.expert_up, "ffn_up_exps"},
+                                                             {n.expert_down, "ffn_down_exps"},
+                                                             {n.shared_gate, "ffn_gate_shexp"},
+                                                             {n.shared_up, "ffn_up_shexp"},
+                                                             {n.shared_down, "ffn_down_shexp"},
+                                                             {n.shared_switch, "ffn_gate_inp_shexp"}};
   for (const auto& [ours, theirs] : rows)
-    if (layer == ours) return theirs;
+    if (!ours.empty() && layer == ours) return theirs;
   fail(str("layer ", layer, " has no counterpart in llama.cpp"));
 }
 
-// Converts "model.layers.3.mlp.up_proj.weight" to "blk.3.ffn_up.weight". Sets `layer` to "mlp.up_proj", or to
-// "" outside of the blocks.
-std::string gguf_name(const ParamNames& n, const std::string& parameter, std::string* layer) {
+// Replaces the index of an expert in the path of its layer by {e}, and returns the index; -1: there is none.
+int64_t take_expert(std::string& layer) {
+  static const std::string kExperts = ".experts.";
+  const size_t at = layer.find(kExperts);
+  if (at == std::string::npos) return -1;
+  const size_t begin = at + kExperts.size(), size = layer.find('.', begin) - begin;
+  const int64_t expert = std::stoll(layer.substr(begin, size));
+  layer.replace(begin, size, "{e}");
+  return expert;
+}
+
+// Where a parameter of the model is in a file.
+struct GgufPlace {
+  std::string name;   // of the tensor
+  std::string layer;  // the path within the block, with {e} for an expert; "": outside of the blocks
+  int64_t expert = -1;
+};
+
+// "blk.3.ffn_up.weight" and "mlp.up_proj" for "model.layers.3.mlp.up_proj.weight".
+GgufPlace place_of(const ParamNames& n, const std::string& parameter) {
   const size_t suffix = parameter.rfind('.');
   const std::string path = parameter.substr(0, suffix), kind = parameter.substr(suffix);
   const std::pair<const std::string&, const char*> outer[] = {{n.embedding, "token_embd"},
                                                               {n.positions, "position_embd"},
                                                               {n.final_norm, "output_norm"},
                                                               {n.head, "output"}};
-  layer->clear();
   for (const auto& [ours, theirs] : outer)
-    if (path == ours) return theirs + kind;
+    if (path == ours) return {.name = theirs + kind, .layer = {}};
   const size_t index = n.block.find("{i}"), end = path.find('.', index);
-  *layer = path.substr(end + 1);
-  return str("blk.", path.substr(index, end - index), '.', gguf_layer(n, *layer), kind);
+  GgufPlace place{.name = {}, .layer = path.substr(end + 1)};
+  place.expert = take_expert(place.layer);
+  place.name = str("blk.", path.substr(index, end - index), '.', gguf_layer(n, place.layer), kind);
+  return place;
 }
 
 // The matrix that a conversion reads.
@@ -117,6 +149,11 @@ void read_converted(const GgufParameter& p, const ReadMatrix& read, Extents from
   }
 }
 
+// Whether llama.cpp divides the weights of a token's experts by their sum.
+bool always_normalized(const GgufFamily& f) {
+  return std::string_view(f.family) != "olmoe" && std::string_view(f.family) != "qwen2_moe";
+}
+
 // Checks the settings that llama.cpp fixes.
 void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   const auto only = [&](bool holds, const char* key, auto value, const std::string& wanted) {
@@ -131,6 +168,11 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   only(!f.no_head || *c.tied, "tied", *c.tied, "a tied head");
   const int64_t scalar = c.layers == f.layers_by_hidden ? c.hidden / c.heads : c.head_dim;
   only(c.query_scalar == scalar, "query_scalar", c.query_scalar, std::to_string(scalar));
+  if (f.experts) {
+    only(*c.norm_topk == always_normalized(f), "norm_topk", *c.norm_topk ? "true" : "false",
+         always_normalized(f) ? "weights that add up to 1" : "those of the softmax");
+    only(c.dense_blocks.empty(), "dense_blocks", in_brackets(c.dense_blocks), "experts in every block");
+  }
   only((*c.attention_softcap > 0) == (defaults.attention_softcap > 0), "attention_softcap",
        *c.attention_softcap, defaults.attention_softcap > 0 ? "one" : "none");
   only((*c.logit_softcap > 0) == (defaults.logit_softcap > 0), "logit_softcap", *c.logit_softcap,
@@ -162,16 +204,32 @@ void put_window(GgufWriter& out, const std::string& prefix, const ModelConfig& c
   if (*c.window_rope_theta > 0) out.put(prefix + "rope.freq_base_swa", *c.window_rope_theta);
 }
 
+void put_experts(GgufWriter& out, const std::string& prefix, const ModelConfig& c) {
+  out.put_size(prefix + "expert_count", c.experts);
+  out.put_size(prefix + "expert_used_count", c.experts_per_token);
+  out.put_size(prefix + "expert_feed_forward_length", c.expert_ffn);
+  if (c.shared_ffn > 0) out.put_size(prefix + "expert_shared_feed_forward_length", c.shared_ffn);
+}
+
 // ---- reading ----
+
+void read_experts(const GgufFamily& f, const GgufKeys& keys, ModelConfig& c) {
+  c.experts = keys.size("expert_count");
+  c.experts_per_token = keys.size("expert_used_count");
+  c.expert_ffn = keys.size("expert_feed_forward_length", c.ffn);
+  if (family(f.family).shared_expert) c.shared_ffn = keys.size("expert_shared_feed_forward_length");
+  c.norm_topk = always_normalized(f);
+}
 
 const GgufFamily& family_of(const GgufFile& file) {
   const auto& architecture = file.value<std::string>("general.architecture");
+  const bool experts = file.metadata().contains(architecture + ".expert_count");
   const std::string* type = file.find_value<std::string>("general.type");
   check(!type || *type == "model", file.path(), ": is a GGUF ", type ? printable(*type) : "",
         ", must be a model");
   std::string known;
   for (const GgufFamily& f : kFamilies) {
-    if (architecture == f.architecture) return f;
+    if (architecture == f.architecture && experts == f.experts) return f;
     if (known.find(f.architecture) == std::string::npos)
       known += str(known.empty() ? "" : ", ", f.architecture);
   }
@@ -208,11 +266,12 @@ void check_tensors(const GgufFile& file, const ModelConfig& c) {
   std::set<std::string> expected;
   for (const GgufParameter& p : gguf_parameters(c)) {
     const GgufTensor* tensor = file.find(p.name);
-    expected.insert(p.name);
+    const std::vector<int64_t> shape = p.shape_of_tensor();
+    if (!expected.insert(p.name).second) continue;
     if (!tensor)
       wrong.push_back(str(p.name, " is missing"));
-    else if (tensor->shape != p.shape)
-      wrong.push_back(str(p.name, " is ", in_brackets(tensor->shape), " instead of ", in_brackets(p.shape)));
+    else if (tensor->shape != shape)
+      wrong.push_back(str(p.name, " is ", in_brackets(tensor->shape), " instead of ", in_brackets(shape)));
   }
   for (const GgufTensor& tensor : file.tensors())
     if (!expected.contains(tensor.name) && !is_gguf_rope_tensor(tensor.name))
@@ -224,6 +283,23 @@ void check_tensors(const GgufFile& file, const ModelConfig& c) {
 }
 
 }  // namespace
+
+int64_t GgufParameter::size() const {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+std::vector<int64_t> GgufParameter::shape_of_tensor() const {
+  if (is_row) return {shape[1]};
+  std::vector<int64_t> all = shape;
+  if (experts > 0) all.insert(all.begin(), experts);
+  return all;
+}
+
+std::vector<int64_t> GgufParameter::shape_in_model() const {
+  return transposed ? std::vector<int64_t>{shape[1], shape[0]} : shape;
+}
 
 int64_t GgufParameter::row_in_model(int64_t row) const {
   if (interleaved == 0) return row;
@@ -248,9 +324,10 @@ std::vector<GgufParameter> gguf_parameters(const ModelConfig& config) {
   std::vector<GgufParameter> parameters;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) {
-      GgufParameter p{.parameter = spec.name, .name = {}, .shape = {}};
-      std::string layer;
-      p.name = gguf_name(n, spec.name, &layer);
+      const auto [name, layer, expert] = place_of(n, spec.name);
+      GgufParameter p{.parameter = spec.name, .name = name, .shape = {}};
+      if (expert >= 0) p.experts = config.experts, p.expert = expert;
+      p.is_row = layer == n.shared_switch && !layer.empty();
       for (int i = 0; i < spec.shape.rank(); ++i) p.shape.push_back(spec.shape[i]);
       p.transposed = n.transposed_weights && p.matrix() && !layer.empty();
       if (p.transposed) std::swap(p.shape[0], p.shape[1]);
@@ -278,7 +355,10 @@ void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t f
 
 void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to) {
   const GgufTensor& tensor = *file.find(p.name);
-  const ReadMatrix read = [&](int64_t at, int64_t n, float* values) { file.read(tensor, at, n, values); };
+  const int64_t begin = p.expert * p.size();
+  const ReadMatrix read = [&](int64_t at, int64_t n, float* values) {
+    file.read(tensor, begin + at, n, values);
+  };
   read_converted(p, read, {.rows = p.shape.front(), .columns = p.shape.back()}, &GgufParameter::row_in_file,
                  first, count, to);
   for (int64_t i = 0; p.added != 0 && i < count; ++i) to[i] -= p.added;
@@ -305,6 +385,7 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
   out.put_size(prefix + "embedding_length", c.hidden);
   out.put_size(prefix + "block_count", c.layers);
   out.put_size(prefix + "feed_forward_length", c.ffn);
+  if (f.experts) put_experts(out, prefix, c);
   out.put_size(prefix + "attention.head_count", c.heads);
   out.put_size(prefix + "attention.head_count_kv", c.kv_heads);
   const bool rms = c.norm == NormKind::rms;
@@ -314,7 +395,7 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
   if (f.windows && *c.window > 0) put_window(out, prefix, c);
   if (*c.attention_softcap > 0) out.put(prefix + "attn_logit_softcapping", *c.attention_softcap);
   if (*c.logit_softcap > 0) out.put(prefix + "final_logit_softcapping", *c.logit_softcap);
-  if (c.family == "granite") {
+  if (has_multipliers(f)) {
     out.put(prefix + "embedding_scale", c.embedding_multiplier);
     out.put(prefix + "residual_scale", c.residual_multiplier);
     out.put(prefix + "attention.scale", static_cast<double>(c.attention_scale()));
@@ -359,7 +440,8 @@ ModelConfig read_gguf_config(const GgufFile& file) {
     if (rotated < c.head_dim)
       c.partial_rotary_factor = static_cast<double>(rotated) / static_cast<double>(c.head_dim);
   }
-  if (c.family == "granite") {
+  if (f.experts) read_experts(f, keys, c);
+  if (has_multipliers(f)) {
     c.embedding_multiplier = keys.real("embedding_scale", 1);
     c.residual_multiplier = keys.real("residual_scale", 1);
     c.attention_multiplier = keys.real("attention.scale", 0);

@@ -17,11 +17,18 @@ namespace flatshard {
 // A parameter of the model and its tensor in the file.
 struct GgufParameter {
   std::string parameter, name;
-  std::vector<int64_t> shape;  // shape of the tensor
-  int64_t interleaved = 0;     // rows of a head, if the file interleaves the two halves of each head
-  bool transposed = false;     // the model has the transpose of the tensor
-  float added = 0;             // the tensor is the parameter plus this value
+  std::vector<int64_t> shape;  // as the file has it
+  // If the tensor has the parameters of all experts of a block, one after another: their number, and which
+  // one this is.
+  int64_t experts = 0, expert = 0;
+  bool is_row = false;      // a matrix of one row, which is a vector in the file
+  int64_t interleaved = 0;  // rows of a head, if the file interleaves the two halves of each head
+  bool transposed = false;  // the model has the transpose of the tensor
+  float added = 0;          // the tensor is the parameter plus this value
   bool matrix() const { return shape.size() == 2; }
+  int64_t size() const;
+  std::vector<int64_t> shape_of_tensor() const;
+  std::vector<int64_t> shape_in_model() const;
 
   // Convert between a row of the file's matrix and the same row of the model's.
   int64_t row_in_model(int64_t row) const;
@@ -31,8 +38,8 @@ struct GgufParameter {
 // All tensors of a model, in model order. Throws an Error if llama.cpp does not know the family.
 std::vector<GgufParameter> gguf_parameters(const ModelConfig& config);
 
-// Read elements [first, first + count) of the tensor from the parameter's values, and of the parameter from
-// the tensor's values. Whole rows are fastest.
+// Read elements [first, first + count) of the parameter in the order of the file from its values in the
+// model, and in the order of the model from the file. Whole rows are fastest.
 void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t first, int64_t count,
                   float* to);
 void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to);

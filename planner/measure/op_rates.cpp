@@ -235,6 +235,7 @@ ModelConfig smaller_model(const ModelConfig& model, int64_t width) {
   small.shared_ffn = std::min(model.shared_ffn, std::max(small.shared_ffn, kMultiple));
   small.experts = std::min(model.experts, kMostExperts);
   small.experts_per_token = std::min(model.experts_per_token, small.experts);
+  small.expert_groups = small.top_groups = 1;
   std::erase_if(small.dense_blocks, [&](int64_t block) { return block > 0; });
   return small;
 }

@@ -42,6 +42,11 @@ ADAPTERS = {
     "llama_head": ("llama", 64, dict(r=3, lora_alpha=5, target_modules=["v_proj", "lm_head"])),
     "llama_resized": ("llama", 70, dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"])),
     "qwen2_resized": ("qwen2", 61, dict(r=2, lora_alpha=4, target_modules=["o_proj"])),
+    # All experts of a block in one tensor: both parameters, one, and the modules that they were in transformers 4.
+    "olmoe_experts": ("olmoe", 64, dict(r=3, lora_alpha=6, target_modules=["q_proj"], alpha_pattern={"down_proj": 4},
+                                        target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "olmoe_down": ("olmoe", 64, dict(r=2, lora_alpha=6, target_parameters=["mlp.experts.down_proj"])),
+    "mixtral_modules": ("mixtral", 64, dict(r=2, lora_alpha=3, target_modules=["w1", "w2", "w3", "v_proj"])),
 }
 
 
@@ -89,8 +94,8 @@ def random_adapter(name, base, vocab, settings):
     with open(path) as file:
         config = json.load(file)
     config["base_model_name_or_path"] = "tests/golden/folders/" + base
-    for key in ("target_modules", "modules_to_save"):  # sets, in any order
-        if isinstance(config[key], list):
+    for key in ("target_modules", "modules_to_save", "target_parameters"):  # sets, in any order
+        if isinstance(config.get(key), list):
             config[key].sort()
     with open(path, "w") as file:
         json.dump(config, file, indent=2, sort_keys=True)
@@ -193,7 +198,7 @@ def main():
     with quiet():
         for name, of in ADAPTERS.items():
             random_adapter(name, *of)
-            if not name.endswith("_resized"):
+            if not name.endswith(("_resized", "_experts", "_down", "_modules")):
                 training(name, *of)
         targets()
 

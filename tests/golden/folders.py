@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from common import FOLDER
-from models import named_as_in_files
+from models import named_as_in_files, router_biases
 
 VOCAB = 64
 
@@ -89,6 +89,10 @@ MODELS = {
         **sizes(16, max_position_embeddings=64, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2,
                 embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4,
                 logits_scaling=2.5))), "float32", "5GB"),
+    "glm4_moe": (lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **sizes(16, max_position_embeddings=64, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16,
+                n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1,
+                attention_bias=True))), "bfloat16", "5GB"),
     "granite": (lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **sizes(16, max_position_embeddings=64, embedding_multiplier=3.0, attention_multiplier=0.3,
                 residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),
@@ -191,6 +195,8 @@ def main(names=()):
         for p in model.parameters():
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * (norm_noise if p.ndim == 1 else noise))
+        for _, bias in router_biases(model):
+            bias.add_(torch.randn_like(bias) * 0.1)
         model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=file_size)
         if name == "llama":
             tokenizer().save_pretrained(folder)

@@ -18,7 +18,10 @@ FOLDERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders")
 # Families and whether llama.cpp rotates neighbors there.
 ARCHITECTURES = {"llama": ("LLAMA", True), "llama3": ("LLAMA", True), "mistral": ("LLAMA", True), "qwen2": ("QWEN2", False),
                  "qwen3": ("QWEN3", False), "gpt2": ("GPT2", False), "gemma2": ("GEMMA2", False), "gemma3": ("GEMMA3", False),
-                 "granite": ("GRANITE", True), "glm4": ("GLM4", False), "qwen3_yarn": ("QWEN3", False), "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True)}
+                 "granite": ("GRANITE", True), "glm4": ("GLM4", False), "qwen3_yarn": ("QWEN3", False), "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True),
+                 "mixtral": ("LLAMA", True), "olmoe": ("OLMOE", False), "granitemoe": ("GRANITE_MOE", True), "qwen3_moe_fused": ("QWEN3MOE", False)}
+# The ends of names of the tensors that have all experts of a block in a file of llama.cpp, and parts of names of ours.
+EXPERTS = {"gate": ("gate_proj", "w1"), "up": ("up_proj", "w3"), "down": ("down_proj", "w2")}
 
 
 def blocks():
@@ -45,6 +48,34 @@ def interleaved(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
+def joined_experts(loaded):
+    """Tensors of all experts of a block, by llama.cpp's names; removes those from `loaded` that they are made of."""
+    out = {}
+    for block in sorted({name.split(".")[2] for name in loaded if name.startswith("model.layers.")}, key=int):
+        prefix = f"model.layers.{block}."
+        whole = {name: loaded.pop(name) for name in list(loaded) if name.startswith(prefix) and
+                 (".experts." in name or "_linear." in name)}
+        if not whole:
+            continue
+        both = [t for name, t in whole.items() if name.endswith(("gate_up_proj", "input_linear.weight"))]
+        down = [t for name, t in whole.items() if name.endswith(("experts.down_proj", "output_linear.weight"))]
+        for kind, theirs in EXPERTS.items():
+            if both:
+                gate, up = both[0].chunk(2, dim=1)
+                tensor = {"gate": gate, "up": up, "down": down[0]}[kind]
+            else:
+                own = {int(name.split(".experts.")[1].split(".")[0]): t for name, t in whole.items()
+                       if name.split(".")[-2] in theirs}
+                tensor = torch.stack([own[e] for e in sorted(own)])
+            out[f"blk.{block}.ffn_{kind}_exps.weight"] = tensor.float().numpy()
+    return out
+
+
+def entry(tensor):
+    sha = hashlib.sha256(np.ascontiguousarray(tensor, np.float32).tobytes()).hexdigest()
+    return [list(tensor.shape), sha[:16]]
+
+
 def tensors(folder):
     architecture, neighbors = ARCHITECTURES[folder]
     config = json.load(open(f"{FOLDERS}/{folder}/config.json"))
@@ -53,6 +84,8 @@ def tensors(folder):
     out = {}
     loaded = {name: tensor for path in sorted(glob.glob(f"{FOLDERS}/{folder}/model*.safetensors"))
               for name, tensor in load_file(path).items()}
+    for name, tensor in joined_experts(loaded).items():
+        out[name] = entry(tensor)
     for name, tensor in sorted(loaded.items()):
         if name.endswith((".attn.bias", ".attn.masked_bias", "inv_freq")):
             continue
@@ -67,8 +100,7 @@ def tensors(folder):
             tensor = tensor.T
         if architecture.startswith("GEMMA") and name.endswith("norm.weight"):
             tensor = tensor + np.float32(1)
-        sha = hashlib.sha256(np.ascontiguousarray(tensor, np.float32).tobytes()).hexdigest()
-        out[mapped] = [list(tensor.shape), sha[:16]]
+        out[mapped] = entry(tensor)
     return {"architecture": gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH[architecture]], "tensors": out}
 
 

@@ -47,6 +47,10 @@ MODELS = {
     "granitemoe": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
         **dict(SIZES, intermediate_size=32), num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=3.0,
         attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5)),
+    # Chosen from groups by sigmoid and a bias, which is no parameter.
+    "glm4_moe": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **SIZES, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2, n_group=3,
+        topk_group=2, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True, attention_bias=True)),
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
 
@@ -54,7 +58,7 @@ MODELS = {
 # The names of gate, up and down of an expert in files, or where files have all experts in one tensor, ours.
 EXPERTS = {"qwen3_moe": ("gate_proj", "up_proj", "down_proj"), "qwen2_moe": ("gate_proj", "up_proj", "down_proj"),
            "olmoe": ("gate_proj", "up_proj", "down_proj"), "granitemoe": ("gate_proj", "up_proj", "down_proj"),
-           "mixtral": ("w1", "w3", "w2")}
+           "glm4_moe": ("gate_proj", "up_proj", "down_proj"), "mixtral": ("w1", "w3", "w2")}
 
 
 def named_as_in_files(family, name, values):
@@ -78,6 +82,10 @@ def named_as_in_files(family, name, values):
         yield name, values
 
 
+def router_biases(model):
+    return [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+
+
 def main(names=()):
     for family, make in MODELS.items():
         if names and family not in names:
@@ -87,6 +95,8 @@ def main(names=()):
         for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * 0.1)
+        for _, bias in router_biases(model):
+            bias.add_(torch.randn_like(bias) * 0.1)
         tokens = torch.randint(0, 40, (2, 12))
         targets = torch.randint(0, 40, (2, 12))
         targets[0, 3] = -100
@@ -94,6 +104,7 @@ def main(names=()):
         loss = torch.nn.functional.cross_entropy(logits.view(-1, 40), targets.view(-1), reduction="sum")
         loss.backward()
         out = {"tokens": tokens.int(), "targets": targets.int(), "loss": loss.view(1)}
+        out.update(router_biases(model))
         for in_memory, p in model.named_parameters():
             for name, values in named_as_in_files(family, in_memory, p.detach()):
                 out[name] = values

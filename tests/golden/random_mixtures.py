@@ -34,7 +34,20 @@ FAMILIES = {
         **{k: v for k, v in c["sizes"].items() if k != "head_dim"}, num_local_experts=c["experts"],
         embedding_multiplier=r.choice([1.0, 3.0]), attention_multiplier=r.choice([0.1, 0.5]),
         residual_multiplier=r.choice([0.3, 1.0]), logits_scaling=r.choice([1.0, 2.0]))),
+    "glm4_moe": lambda r, c: grouped(r, c),
 }
+
+
+def grouped(r, c):
+    """Experts in groups, which have at least two experts each."""
+    groups = r.choice([1, 2, 4])
+    experts = groups * r.randint(2, 4)
+    top = r.randint(1, groups)
+    sizes = dict(c["sizes"], num_experts_per_tok=r.randint(1, min(4, experts // groups * top)))
+    return hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **sizes, **c["own_width"], n_routed_experts=experts, n_shared_experts=r.randint(1, 2), n_group=groups, topk_group=top,
+        routed_scaling_factor=r.choice([1.0, 2.5]), norm_topk_prob=r.random() < 0.7, use_qk_norm=r.random() < 0.5,
+        attention_bias=r.random() < 0.5, first_k_dense_replace=r.randint(0, sizes["num_hidden_layers"] - 1)))
 
 
 def draw(r):
@@ -56,6 +69,9 @@ def spread(model, r):
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.add_(torch.randn_like(p) * (0.5 if "gate.weight" in name or "router" in name else 0.15))
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                b.add_(torch.randn_like(b) * 0.1)
         if r.random() < 0.4:
             for module in model.modules():
                 if hasattr(module, "gate_up_proj") and module.gate_up_proj.dim() == 3 and len(module.gate_up_proj) > 1:

@@ -49,8 +49,8 @@ TEST_CASE("a config of each family is read back as it was written") {
         if (f.name == "glm4") c.qkv_bias = tied;
         if (f.name == "phi3") c.partial_rotary_factor = 0.5;
         if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2" && f.name != "granite" &&
-            f.name != "glm4" && f.name != "olmoe" && f.name != "granitemoe" && f.name != "qwen2_moe" &&
-            f.name != "idefics3" && f.name != "smolvlm")
+            f.name != "glm4" && f.name != "glm4_moe" && f.name != "olmoe" && f.name != "granitemoe" &&
+            f.name != "qwen2_moe" && f.name != "idefics3" && f.name != "smolvlm")
           c.window = window;
         const std::string text = hf_config_json(c, DType::bf16);
         const ModelConfig read = read_text(text);
@@ -514,11 +514,11 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") ==
         "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, "
+        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, glm4_moe, "
         "idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text(with_keys("", "bert")) ==
         "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, "
+        "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, glm4_moe, "
         "idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==

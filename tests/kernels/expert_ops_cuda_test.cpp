@@ -25,6 +25,16 @@ struct Setting {
   int64_t N, E, k, C;
   bool flag;  // normalized, or weighted
   DType dtype;
+  int64_t groups = 0;  // experts are chosen by sigmoid from one of this many groups; 0: by softmax
+
+  RouteRule rule() const {
+    if (groups == 0) return {.normalized = flag};
+    return {.sigmoid = true,
+            .normalized = flag,
+            .groups = groups,
+            .top_groups = (groups + 1) / 2,
+            .scale = flag ? 1.5f : 1.0f};
+  }
 };
 
 Setting draw(Random& random) {
@@ -34,18 +44,25 @@ Setting draw(Random& random) {
             .C = 1 + below(random, 90),
             .flag = below(random, 2) == 0,
             .dtype = below(random, 2) == 0 ? DType::bf16 : DType::f32};
-  s.k = 1 + below(random, std::min<int64_t>(s.E, 9));
+  if (below(random, 3) == 0) {
+    s.groups = 1 + below(random, 7);
+    s.E = s.groups * (2 + below(random, 10));
+  }
+  const int64_t most = s.groups == 0 ? s.E : s.E / s.groups * s.rule().top_groups;
+  s.k = 1 + below(random, std::min<int64_t>(most, 9));
   if (below(random, 2) == 0) s.C = 8 * (1 + below(random, 20));
   return s;
 }
 
 std::string name_of(const Setting& s) {
-  return str(s.N, " tokens, ", s.k, " of ", s.E, ", ", s.C, " columns", s.flag ? " flag" : "");
+  return str(s.N, " tokens, ", s.k, " of ", s.E, ", ", s.C, " columns", s.flag ? " flag" : "",
+             s.groups > 0 ? str(", ", s.groups, " groups") : "");
 }
 
-// Some logits are equal.
+// Some logits are equal; with groups no others are near each other, as sigmoid is rounded differently.
 Arg logits_of(const Setting& s) {
-  return {"logits", DType::f32, {s.N, s.E}, Role::input, [](int64_t i, double unit) {
+  return {"logits", DType::f32, {s.N, s.E}, Role::input, [=](int64_t i, double unit) {
+            if (s.groups > 0) return std::floor(200 * unit) / 50 - 2;
             return i % 3 == 0 ? std::floor(8 * unit) / 4 - 1 : 4 * unit - 2;
           }};
 }
@@ -70,6 +87,11 @@ Case forward_case(const Setting& s) {
                     {s.N},
                     Role::constant,
                     [=](int64_t t, double) { return is_padding(s, t) ? kPaddingTarget : t % 3 - 1; }},
+                   {"bias",
+                    DType::f32,
+                    {s.E},
+                    Role::constant,
+                    [](int64_t e, double) { return static_cast<double>(e % 3) / 4; }},
                    {"experts", DType::i32, {s.N, s.k}, Role::output},
                    {"weights", DType::f32, {s.N, s.k}, Role::output}},
           .run = [=](Stream& stream, Arena&, const Tensors& t) {
@@ -77,7 +99,8 @@ Case forward_case(const Setting& s) {
                                    .weights = t["weights"],
                                    .logits = t["logits"],
                                    .targets = t["targets"],
-                                   .normalized = s.flag});
+                                   .bias = s.groups > 1 ? t["bias"] : Tensor{},
+                                   .rule = s.rule()});
           }};
 }
 
@@ -108,8 +131,8 @@ Case backward_case(const Setting& s) {
                                 .experts = t["experts"],
                                 .weights = t["weights"],
                                 .logits = t["logits"],
-                                .normalized = s.flag,
-                                .factors = s.N % 3 == 0 ? Tensor{} : t["factors"],
+                                .rule = s.rule(),
+                                .factors = s.groups > 0 || s.N % 3 == 0 ? Tensor{} : t["factors"],
                                 .counts = s.N % 2 == 0 ? t["counts"] : Tensor{}});
       }};
 }

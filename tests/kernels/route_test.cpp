@@ -21,13 +21,27 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Setting {
   int64_t N, E, k;
-  bool normalized;
+  RouteRule rule;
 };
 
 Setting draw(Random& random) {
-  Setting s{
-      .N = 1 + below(random, 150), .E = 1 + below(random, 40), .k = 0, .normalized = below(random, 2) == 0};
+  Setting s{.N = 1 + below(random, 150),
+            .E = 1 + below(random, 40),
+            .k = 0,
+            .rule = {.normalized = below(random, 2) == 0}};
   s.k = 1 + below(random, s.E);
+  return s;
+}
+
+// By sigmoid, in groups.
+Setting draw_sigmoid(Random& random) {
+  Setting s{.N = 1 + below(random, 100), .E = 0, .k = 0, .rule = {.sigmoid = true}};
+  s.rule.normalized = below(random, 2) == 0;
+  s.rule.groups = below(random, 3) == 0 ? 1 : 1 + below(random, 6);
+  s.E = s.rule.groups * (2 + below(random, 6));
+  s.rule.top_groups = 1 + below(random, s.rule.groups);
+  s.rule.scale = below(random, 2) == 0 ? 1 : 2.5f;
+  s.k = 1 + below(random, s.E / s.rule.groups * s.rule.top_groups);
   return s;
 }
 
@@ -43,15 +57,54 @@ struct Route {
   std::vector<int32_t> experts;
   std::vector<float> weights;
 };
-Route route(Stream& stream, const Setting& s, std::vector<float>& logits) {
+Route route(Stream& stream, const Setting& s, std::vector<float>& logits, std::vector<float> bias = {}) {
   Route r{std::vector<int32_t>(static_cast<size_t>(s.N * s.k)),
           std::vector<float>(static_cast<size_t>(s.N * s.k))};
   route_forward(stream, {.experts = tensor_of(r.experts.data(), {s.N, s.k}),
                          .weights = tensor_of(r.weights.data(), {s.N, s.k}),
                          .logits = tensor_of(logits.data(), {s.N, s.E}),
-                         .normalized = s.normalized});
+                         .bias = bias.empty() ? Tensor{} : tensor_of(bias.data(), {s.E}),
+                         .rule = s.rule});
   stream.sync();
   return r;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// The weights of chosen experts by sigmoid, in double.
+std::vector<double> sigmoid_weights(const Setting& s, const double* logits, const int32_t* chosen) {
+  std::vector<double> weights;
+  double sum = 1e-20;
+  for (int64_t j = 0; j < s.k; ++j) sum += sigmoid(logits[chosen[j]]);
+  for (int64_t j = 0; j < s.k; ++j)
+    weights.push_back(static_cast<double>(s.rule.scale) * sigmoid(logits[chosen[j]]) /
+                      (s.rule.normalized ? sum : 1));
+  return weights;
+}
+
+// The experts of a token by their scores: a stable sort of those in the best groups.
+std::vector<int32_t> sorted_choice(const Setting& s, const std::vector<float>& scores) {
+  const int64_t size = s.E / s.rule.groups;
+  std::vector<int32_t> groups, order;
+  std::vector<float> of_group;
+  for (int64_t g = 0; g < s.rule.groups; ++g) {
+    std::vector<float> own(scores.begin() + g * size, scores.begin() + (g + 1) * size);
+    std::sort(own.rbegin(), own.rend());
+    of_group.push_back(own[0] + own[1]);
+    groups.push_back(static_cast<int32_t>(g));
+  }
+  const auto by = [](const std::vector<float>& values) {
+    return [&values](int32_t a, int32_t b) {
+      return values[static_cast<size_t>(a)] > values[static_cast<size_t>(b)];
+    };
+  };
+  std::stable_sort(groups.begin(), groups.end(), by(of_group));
+  groups.resize(static_cast<size_t>(s.rule.top_groups));
+  for (int32_t e = 0; e < s.E; ++e)
+    if (std::find(groups.begin(), groups.end(), e / size) != groups.end()) order.push_back(e);
+  std::stable_sort(order.begin(), order.end(), by(scores));
+  order.resize(static_cast<size_t>(s.k));
+  return order;
 }
 
 // The sum of what the gradients belong to, in double, with the choice of `r`.
@@ -68,7 +121,7 @@ double objective(const Setting& s, const std::vector<double>& logits, const Rout
     for (int64_t j = 0; j < s.k; ++j) chosen += p[static_cast<size_t>(r.experts[at(j)])];
     for (int64_t j = 0; j < s.k; ++j)
       total += static_cast<double>(dweights[at(j)]) * p[static_cast<size_t>(r.experts[at(j)])] /
-               (s.normalized ? chosen : sum);
+               (s.rule.normalized ? chosen : sum);
     for (int64_t e = 0; e < s.E && !counts.empty(); ++e)
       total += balance * counts[static_cast<size_t>(e)] * p[static_cast<size_t>(e)] / sum;
     total += z * std::log(sum) * std::log(sum);
@@ -82,7 +135,7 @@ TEST_CASE("a token goes to the largest logits, equal ones by index, NaN last") {
   StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");
   const auto chosen = [&](std::vector<float> logits, int64_t k) {
-    const Setting s{1, static_cast<int64_t>(logits.size()), k, true};
+    const Setting s{1, static_cast<int64_t>(logits.size()), k, {.normalized = true}};
     return route(stream, s, logits).experts;
   };
   CHECK(chosen({1, 3, 2, 3}, 3) == std::vector<int32_t>{1, 3, 2});
@@ -113,7 +166,7 @@ TEST_CASE("the choice is a stable sort, and the weights are softmax values") {
         const auto at = static_cast<size_t>(t * s.k + j);
         CHECK(r.experts[at] == order[static_cast<size_t>(j)]);
         const double weight =
-            std::exp(static_cast<double>(row[r.experts[at]])) / (s.normalized ? of_chosen : all);
+            std::exp(static_cast<double>(row[r.experts[at]])) / (s.rule.normalized ? of_chosen : all);
         CHECK(r.weights[at] == doctest::Approx(weight).epsilon(2e-6));
       }
     }
@@ -139,7 +192,7 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
                             .experts = tensor_of(given.experts.data(), {s.N, s.k}),
                             .weights = tensor_of(given.weights.data(), {s.N, s.k}),
                             .logits = tensor_of(logits.data(), {s.N, s.E}),
-                            .normalized = s.normalized,
+                            .rule = s.rule,
                             .factors = tensor_of(factors.data(), {2}),
                             .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E})});
     stream.sync();
@@ -154,6 +207,75 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
       const double down = objective(s, moved, r, dweights, counts, balance, z);
       moved[at] = before;
       CHECK(std::abs((up - down) / (2 * kStep) - static_cast<double>(dlogits[at])) < 2e-5);
+    }
+  }
+}
+
+TEST_CASE("by sigmoid, tokens go to the best experts of the best groups, and bias changes only the choice") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(6);
+  for (int i = 0; i < 60; ++i) {
+    const Setting s = draw_sigmoid(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 7), bias;
+    if (i % 3 > 0) bias = some_values(random, s.E, 4);
+    const Route r = route(stream, s, logits, bias);
+    for (int64_t t = 0; t < s.N; ++t) {
+      std::vector<float> scores;
+      std::vector<double> row;
+      for (int64_t e = 0; e < s.E; ++e) {
+        row.push_back(static_cast<double>(logits[static_cast<size_t>(t * s.E + e)]));
+        scores.push_back(static_cast<float>(sigmoid(row.back())) +
+                         (bias.empty() ? 0 : bias[static_cast<size_t>(e)]));
+      }
+      const std::vector<int32_t> wanted = sorted_choice(s, scores),
+                                 chosen(r.experts.begin() + t * s.k, r.experts.begin() + (t + 1) * s.k);
+      CHECK(chosen == wanted);
+      const std::vector<double> weights = sigmoid_weights(s, row.data(), chosen.data());
+      for (int64_t j = 0; j < s.k; ++j)
+        CHECK(r.weights[static_cast<size_t>(t * s.k + j)] ==
+              doctest::Approx(weights[static_cast<size_t>(j)]).epsilon(2e-6));
+    }
+  }
+}
+
+TEST_CASE("the gradients of logits by sigmoid are finite differences of weights") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(7);
+  for (int i = 0; i < 30; ++i) {
+    const Setting s = draw_sigmoid(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 97), dlogits(logits.size());
+    Route r = route(stream, s, logits);
+    std::vector<float> dweights = some_values(random, s.N * s.k, 11);
+    route_backward(stream, {.dlogits = tensor_of(dlogits.data(), {s.N, s.E}),
+                            .dweights = tensor_of(dweights.data(), {s.N, s.k}),
+                            .experts = tensor_of(r.experts.data(), {s.N, s.k}),
+                            .weights = tensor_of(r.weights.data(), {s.N, s.k}),
+                            .logits = tensor_of(logits.data(), {s.N, s.E}),
+                            .rule = s.rule});
+    stream.sync();
+    std::vector<double> moved(logits.begin(), logits.end());
+    const auto total = [&](int64_t t) {
+      const std::vector<double> weights =
+          sigmoid_weights(s, moved.data() + t * s.E, r.experts.data() + t * s.k);
+      double sum = 0;
+      for (int64_t j = 0; j < s.k; ++j)
+        sum +=
+            weights[static_cast<size_t>(j)] * static_cast<double>(dweights[static_cast<size_t>(t * s.k + j)]);
+      return sum;
+    };
+    for (int probe = 0; probe < 20; ++probe) {
+      constexpr double kStep = 1e-4;
+      const int64_t at = below(random, s.N * s.E);
+      double& value = moved[static_cast<size_t>(at)];
+      value += kStep;
+      const double up = total(at / s.E);
+      value -= 2 * kStep;
+      const double down = total(at / s.E);
+      value += kStep;
+      CHECK(std::abs((up - down) / (2 * kStep) - static_cast<double>(dlogits[static_cast<size_t>(at)])) <
+            2e-5);
     }
   }
 }
@@ -231,7 +353,7 @@ TEST_CASE("padding goes to no expert, and adds nothing to losses, gradients and 
                            .weights = weights,
                            .logits = in,
                            .targets = targets.empty() ? Tensor{} : tensor_of(targets.data(), {N}),
-                           .normalized = true});
+                           .rule = {.normalized = true}});
     expert_rows(stream, {.offsets = tensor_of(r.offsets.data(), {kE + 1}),
                          .rows = tensor_of(r.rows.data(), {R}),
                          .places = places,
@@ -258,7 +380,7 @@ TEST_CASE("padding goes to no expert, and adds nothing to losses, gradients and 
                             .experts = experts,
                             .weights = weights,
                             .logits = in,
-                            .normalized = true,
+                            .rule = {.normalized = true},
                             .factors = tensor_of(factors.data(), {2}),
                             .counts = tensor_of(r.counts.data(), {kE})});
     stream.sync();

@@ -144,17 +144,20 @@ TEST_CASE("published models and their adapters of rank 8 have the published numb
   CHECK((*Planned(gpt2)).parameter_count() == 124439808 + 294912);
 }
 
-TEST_CASE("in a mixture of experts layers of attention have adapters, experts and routers none") {
+TEST_CASE("experts have adapters if they are named, and routers have none") {
   ModelConfig mixture = small("mixtral");
   mixture.ffn = 32;
   mixture.experts = 3;
   mixture.experts_per_token = 2;
   const Planned model(mixture);
-  const AdapterChoice all = choose_adapters({.rank = 2, .targets = "all-linear"}, *model);
-  CHECK(all.adapters.size() == 3 * 4);
-  for (const auto& [path, adapter] : all.adapters) CHECK(path.find(".self_attn.") != path.npos);
-  for (const char* const target : {"w1", "gate"})
-    CHECK(test::error_of([&] {
-            choose_adapters({.rank = 2, .targets = Texts{target}}, *model);
-          }).find("routers and experts of a mixture have none yet") != std::string::npos);
+  const auto chosen = [&](const ModulePatterns& targets, const ModulePatterns& exclude = Texts{}) {
+    return choose_adapters({.rank = 2, .targets = targets, .exclude = exclude}, *model).adapters;
+  };
+  constexpr size_t kBlocks = 3;
+  const Adapters all = chosen("all-linear");
+  CHECK(all.size() == kBlocks * 4);
+  for (const auto& [path, adapter] : all) CHECK(path.find(".self_attn.") != path.npos);
+  CHECK(chosen(Texts{"w1", "w3", "q_proj"}).size() == kBlocks * (3 * 2 + 1));
+  CHECK(chosen(R"(.*\.w[123])", Texts{"w2"}).size() == kBlocks * 3 * 2);
+  CHECK(test::error_of([&] { chosen(Texts{"gate"}); }).find("only linear layers can") != std::string::npos);
 }

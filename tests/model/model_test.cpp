@@ -42,11 +42,20 @@ ModelConfig small_model(const std::string& family) {
   if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
   if (flatshard::family(family).experts) {
-    c.ffn = family == "qwen3_moe" || family == "qwen2_moe" ? 24 : 32;
+    c.ffn = family == "qwen3_moe" || family == "qwen2_moe" || family == "glm4_moe" ? 24 : 32;
     if (family == "qwen2_moe") c.shared_ffn = 40;
     c.expert_ffn = 32;
     c.experts = family == "qwen3_moe" ? 6 : family == "mixtral" ? 4 : 5;
     c.experts_per_token = family == "qwen3_moe" ? 3 : 2;
+    if (family == "glm4_moe") {
+      c.experts = 6;
+      c.expert_groups = 3;
+      c.top_groups = 2;
+      c.routed_scale = 1.5;
+      c.shared_ffn = 64;
+      c.dense_blocks = {0};
+      c.qkv_bias = c.qk_norm = true;
+    }
     if (family == "qwen3_moe") {
       c.head_dim = 6;
       c.norm_topk = true;

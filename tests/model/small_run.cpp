@@ -71,6 +71,7 @@ std::pair<double, std::string> SmallRun::gradient_error(const Golden& golden) co
   for (size_t u = 0; u < model_.param_lists().size(); ++u)
     for (size_t i = 0; i < model_.param_lists()[u].specs().size(); ++i) {
       const std::string& name = model_.param_lists()[u].specs()[i].name;
+      if (gradients_[u][i].empty()) continue;
       const double error =
           bench::max_error(bench::to_doubles(gradients_[u][i]), golden.at("grad." + name).values);
       if (error > worst.first) worst = {error, name};
@@ -93,11 +94,15 @@ void SmallRun::allocate() {
   for (int i = 0; i + 1 < model_.layer_count(); ++i)
     x_.push_back(memory_.alloc(dtype_, model_.output(i, rows_)));
   if (model_.config().vision) allocate_images();
-  if (model_.config().experts > 0)
-    routing_ = {.counts = memory_.alloc(DType::i32, {model_.config().experts}),
-                .factors = memory_.alloc(DType::f32, {2})};
+  if (model_.config().experts > 0) {
+    routing_ = {.counts = memory_.alloc(DType::i32, {model_.config().experts})};
+    if (balance_ != 0) routing_.factors = memory_.alloc(DType::f32, {2});
+  }
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
+  for (size_t u = 0; u < gradients_.size(); ++u)
+    for (size_t i = 0; i < gradients_[u].size(); ++i)
+      if (model_.param_lists()[u].specs()[i].role == ParamRole::fixed) gradients_[u][i] = {};
 }
 
 void SmallRun::allocate_images() {

@@ -1,6 +1,7 @@
 // Runs of mixtures of experts, through the program train.
 
 #include <cmath>
+#include <filesystem>
 
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -18,6 +19,32 @@ std::vector<StepMetrics> metrics_of(const test::Workshop& workshop, int ranks, c
   const test::Finished run = workshop.train(ranks, kMixture + options);
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   return read_metrics(workshop.file("runs/default/metrics.jsonl"));
+}
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+// Options of a run on the mixture that the first run saved.
+const std::string kFromBase =
+    kMixture + "--model.init_from=base/model --train.steps=4 --checkpoint.save_every=2 ";
+const std::string kExpertAdapters =
+    kFromBase + "--lora.rank=3 --lora.targets='[\"w1\", \"w2\", \"w3\", \"q_proj\"]' ";
+
+test::Workshop with_base(const std::string& name) {
+  test::Workshop workshop(name);
+  const test::Finished base = workshop.train(1, kMixture + "--train.steps=2 --run.dir=base");
+  REQUIRE_MESSAGE(base.exit_code == 0, base.output);
+  return workshop;
+}
+
+// Runs on these ranks with these options more, and resumes the run `whole`, each with its weights.
+void check_same(const test::Workshop& workshop, int ranks, const std::string& options,
+                const std::string& hash) {
+  CAPTURE(ranks);
+  CAPTURE(options);
+  const test::Finished run = workshop.train(ranks, options + " --run.dir=on");
+  CHECK_MESSAGE(hash_of(run) == hash, run.output);
+  const test::Finished resumed = workshop.train(ranks, options + " --resume whole/step-2 --run.dir=resumed");
+  CHECK_MESSAGE(hash_of(resumed) == hash, resumed.output);
 }
 
 double metric(const StepMetrics& m, const std::string& name) {
@@ -59,5 +86,76 @@ TEST_CASE("the loads of experts are those of all ranks") {
   for (size_t i = 0; i < one.size(); ++i) {
     CHECK(metric(two[i], "max_load") == metric(one[i], "max_load"));
     CHECK(metric(two[i], "entropy") == metric(one[i], "entropy"));
+  }
+}
+
+TEST_CASE("evaluate experts prints the loads of each block, the same on any number of ranks") {
+  const test::Workshop workshop = with_base("expert_use");
+  const std::string in = "cd " + workshop.file("") + " && ",
+                    command = "@evaluate experts base/model corpus.tok --device cpu --seq-len 16";
+  const test::Finished alone = test::run_command(in + command + " --out loads.svg");
+  CAPTURE(alone.output);
+  REQUIRE(alone.exit_code == 0);
+  const std::string table = alone.output.substr(0, alone.output.find("loads.svg"));
+  CHECK(test::missing_from(table, {"block  max load  entropy  unused  information  shuffled", "\n    0 ",
+                                   "\n mean ", " tokens\n"}) == "");
+  CHECK(std::filesystem::exists(workshop.file("loads.svg")));
+  const test::Finished dense =
+      test::run_command(in +
+                        "@train config.toml --overwrite --run.device=cpu --train.steps=1 --run.dir=dense && "
+                        "@evaluate experts dense/model corpus.tok --device cpu");
+  CHECK(dense.exit_code == 1);
+  CHECK(dense.output.find("has no experts") != std::string::npos);
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  CHECK(test::run_command(in + test::launcher(2) + " " + command).output == table);
+}
+
+TEST_CASE("adapters of experts on 4-bit weights have the same bits on any ranks") {
+  const test::Workshop workshop = with_base("expert_adapters");
+  const std::string options = kExpertAdapters + "--quant.base=nf4 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  check_same(workshop, 2, options, hash_of(whole));
+}
+
+TEST_CASE("the loss that balances experts counts those of all stages") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("expert_stages");
+  const std::string options =
+      kMixture + "--model.layers=4 --train.lane_size=1 --train.batch_size_per_device=1 ";
+  const test::Finished alone = workshop.train(1, options);
+  REQUIRE_MESSAGE(hash_of(alone).size() == 64, alone.output);
+  for (const std::string stages :
+       {"--parallel.stages=2", "--parallel.stages=2 --parallel.schedule=interleaved"}) {
+    CAPTURE(stages);
+    const test::Finished run = workshop.train(2, options + stages);
+    CHECK_MESSAGE(hash_of(run) == hash_of(alone), run.output);
+  }
+}
+
+TEST_CASE("mixtures end with the same weights on any ranks, strategies and stages" *
+          doctest::test_suite("nightly") * doctest::skip()) {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = with_base("expert_ranks");
+  const std::string sigmoid =
+      "--model.family=glm4_moe --model.ffn=32 --model.experts=8 --model.experts_per_token=2 "
+      "--model.expert_ffn=32 "
+      "--model.shared_ffn=32 --model.expert_groups=4 --model.top_groups=2 --model.dense_blocks=[0] "
+      "--train.steps=4 --checkpoint.save_every=2 ";
+  for (const std::string& options :
+       {kFromBase, kFromBase + "--precision.compute=bf16 --optimizer.kind=adamw8bit ", kExpertAdapters,
+        kExpertAdapters + "--quant.base=nf4 --quant.double=true ", sigmoid}) {
+    const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+    REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+    for (const int ranks : {1, 2, 4, 8}) {
+      for (const char* const strategy : {"no_shard", "zero1", "shard_grad_op", "hybrid"})
+        check_same(workshop, ranks, str(options, "--parallel.strategy=", strategy), hash_of(whole));
+      for (const char* const memory :
+           {"", "--train.recompute=true", "--parallel.offload=true", "--parallel.wrap=attention_mlp"})
+        check_same(workshop, ranks, options + memory, hash_of(whole));
+    }
+    for (const char* const stages : {"--parallel.stages=2", "--parallel.stages=2 --parallel.schedule=gpipe"})
+      check_same(workshop, 4, options + stages, hash_of(whole));
   }
 }

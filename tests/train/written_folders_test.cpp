@@ -79,6 +79,10 @@ const std::map<std::string, std::string> kModels{
     {"granitemoe",
      "--model.family=granitemoe --model.ffn=32 --model.experts=5 --model.experts_per_token=2 "
      "--model.embedding_multiplier=3 --model.residual_multiplier=0.4 --checkpoint.shard_size=20KB"},
+    {"glm4_moe",
+     "--model.family=glm4_moe --model.experts=6 --model.experts_per_token=2 --model.expert_ffn=32 "
+     "--model.shared_ffn=32 --model.expert_groups=3 --model.top_groups=2 --model.routed_scale=1.5 "
+     "--model.dense_blocks=[0] --model.qk_norm=true"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
      "--model.family=smollm3 --model.window=5 --model.full_attention_every=2 --model.no_rope_every=1"},

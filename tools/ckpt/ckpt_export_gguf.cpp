@@ -2,6 +2,9 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <numeric>
 #include <ostream>
 
 #include "checkpoint/float_values.h"
@@ -39,11 +42,12 @@ int64_t file_type(GgmlType type) {
 
 bool is_quantized(GgmlType type) { return block_values(type) > 1; }
 
-// Norms, biases and learned positions stay fp32. The row of a quantized matrix is a whole number of blocks;
-// otherwise the matrix gets a type with blocks that fit. Embedding and head get six bits if other matrices
-// get four.
+// Norms, biases, routers and learned positions stay fp32. The row of a quantized matrix is a whole number of
+// blocks; otherwise the matrix gets a type with blocks that fit. Embedding and head get six bits if other
+// matrices get four.
 GgmlType type_of(const GgufParameter& p, bool is_head, GgmlType wanted) {
-  if (!p.matrix() || p.name == "position_embd.weight") return GgmlType::f32;
+  const bool routes = p.name.find(".ffn_gate_inp") != std::string::npos;
+  if (!p.matrix() || routes || p.name == "position_embd.weight") return GgmlType::f32;
   const int64_t row = p.shape.back();
   if (wanted == GgmlType::q4_k && is_head) wanted = GgmlType::q6_k;
   if (row % block_values(wanted) == 0) return wanted;
@@ -56,7 +60,9 @@ struct GgufTensorOutput {
   std::vector<int64_t> shape;
   ReadMatrix read;
 
-  int64_t values() const { return shape.empty() ? 0 : shape[0] * (shape.size() == 2 ? shape[1] : 1); }
+  int64_t values() const {
+    return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<int64_t>());
+  }
 };
 
 // Rounds values to blocks on all threads.
@@ -109,6 +115,36 @@ void say(const std::vector<std::string>& notes, const Console& console) {
   for (const std::string& note : notes) console.out << "note: " << note << '\n';
 }
 
+// A tensor from its parts, which are equally long and in order. Each has the shape of the whole tensor.
+GgufTensorOutput joined(const std::vector<GgufTensorOutput>& parts) {
+  GgufTensorOutput all = parts.front();
+  const int64_t size = all.values() / std::ssize(parts);
+  all.read = [parts, size](int64_t first, int64_t count, float* to) {
+    while (count > 0) {
+      const int64_t n = std::min(count, size - first % size);
+      parts[static_cast<size_t>(first / size)].read(first % size, n, to);
+      first += n;
+      count -= n;
+      to += n;
+    }
+  };
+  return all;
+}
+
+// One output for each tensor, in the order of their first parts: those of all experts of a block are one.
+std::vector<GgufTensorOutput> joined_by_name(const std::vector<GgufTensorOutput>& parts) {
+  std::vector<std::vector<GgufTensorOutput>> tensors;
+  std::map<std::string, size_t> places;
+  for (const GgufTensorOutput& part : parts) {
+    const auto [place, is_new] = places.try_emplace(part.name, tensors.size());
+    if (is_new) tensors.emplace_back();
+    tensors[place->second].push_back(part);
+  }
+  std::vector<GgufTensorOutput> outputs;
+  for (const std::vector<GgufTensorOutput>& of_tensor : tensors) outputs.push_back(joined(of_tensor));
+  return outputs;
+}
+
 std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, PublishedWeights& weights,
                                             GgmlType type) {
   const std::vector<GgufParameter> parameters = gguf_parameters(config);
@@ -119,7 +155,7 @@ std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, Published
   std::vector<GgufTensorOutput> outputs;
   for (const GgufParameter& p : parameters)
     outputs.push_back(
-        {p.name, type_of(p, p.name == head, type), p.shape,
+        {p.name, type_of(p, p.name == head, type), p.shape_of_tensor(),
          [p, read](int64_t first, int64_t count, float* to) { read_as_gguf(p, read, first, count, to); }});
   for (const GgufRopeTensor& rope : gguf_rope_tensors(config))
     outputs.push_back({rope.name,
@@ -128,7 +164,7 @@ std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, Published
                        [divisors = rope.divisors](int64_t first, int64_t count, float* to) {
                          std::copy_n(divisors.begin() + first, count, to);
                        }});
-  return outputs;
+  return joined_by_name(outputs);
 }
 
 // The factors of every layer. An adapter file has only one alpha, from which llama.cpp computes the scale of
@@ -147,21 +183,27 @@ std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const A
     const ReadValues read = [&adapter](const std::string& name, int64_t first, int64_t count, float* to) {
       adapter.read(name, first, count, to);
     };
-    GgufParameter a{
-        .parameter = layer + ".lora_A.weight", .name = p.name + ".lora_a", .shape = {rank, p.shape[1]}};
-    GgufParameter b{.parameter = layer + ".lora_B.weight",
-                    .name = p.name + ".lora_b",
-                    .shape = {p.shape[0], rank},
-                    .interleaved = p.interleaved};
-    outputs.push_back({a.name, type, a.shape, [a, read](int64_t first, int64_t count, float* to) {
+    check(!p.is_row, adapter.folder(), ": ", layer, " has an adapter, but llama.cpp has none for ", p.name,
+          ": run ckpt merge-adapter, then export the result");
+    GgufParameter a = p, b = p;
+    a.parameter = layer + ".lora_A.weight";
+    a.name = p.name + ".lora_a";
+    a.shape = {rank, p.shape[1]};
+    a.interleaved = 0;
+    b.parameter = layer + ".lora_B.weight";
+    b.name = p.name + ".lora_b";
+    b.shape = {p.shape[0], rank};
+    a.transposed = b.transposed = false;
+    outputs.push_back({a.name, type, a.shape_of_tensor(), [a, read](int64_t first, int64_t count, float* to) {
                          read_as_gguf(a, read, first, count, to);
                        }});
-    outputs.push_back({b.name, type, b.shape, [b, read, rest](int64_t first, int64_t count, float* to) {
-                         read_as_gguf(b, read, first, count, to);
-                         for (int64_t i = 0; i < count; ++i) to[i] *= rest;
-                       }});
+    outputs.push_back(
+        {b.name, type, b.shape_of_tensor(), [b, read, rest](int64_t first, int64_t count, float* to) {
+           read_as_gguf(b, read, first, count, to);
+           for (int64_t i = 0; i < count; ++i) to[i] *= rest;
+         }});
   }
-  return outputs;
+  return joined_by_name(outputs);
 }
 
 void finish_gguf(const GgufOptions& options, int64_t bytes, const Console& console) {

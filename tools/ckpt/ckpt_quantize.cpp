@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "checkpoint/float_values.h"
+#include "model/lora.h"
 #include "model/model.h"
 #include "model/names.h"
 #include "model/quantized_layers.h"
@@ -12,11 +13,13 @@
 namespace flatshard {
 namespace {
 
+// The layers whose weights are quantized. Those of experts are not: transformers reads none in 4 bits.
 LayersToQuantize choose(const Model& model, const std::vector<std::string>& skip) {
   LayersToQuantize layers = layers_to_quantize(model, skip);
   if (!layers.unmatched.empty())
     fail(str("--skip ", layers.unmatched.front(),
              ": no linear layer has this name or is in a module of this name"));
+  std::erase_if(layers.paths, [&](const std::string& path) { return is_of_expert(model, path); });
   check(!layers.paths.empty(), "--skip leaves no linear layer to quantize");
   return layers;
 }
@@ -72,7 +75,11 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   config.format.compute = compute;
   // A list replaces transformers' default, which is the head.
   if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
-  const auto report = [&] { console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n"; };
+  const auto report = [&] {
+    console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n";
+    if (model.config().experts > 0)
+      console.out << "note: experts are not quantized: transformers reads none in 4 bits\n";
+  };
   write_model(folder, sets,
               {.tensors = std::move(outputs),
                .changes = {.quantization = quantization_config_json(config)},

@@ -88,6 +88,10 @@ void LossMeter::allocate() {
   host_inputs_ = host_.alloc(DType::i32, inputs_.shape);
   host_target_weights_ = host_.alloc(DType::f32, target_weights_.shape);
   host_losses_ = host_.alloc(DType::f32, losses_.shape);
+  if (config().experts > 0) {
+    choices_ = memory_.alloc(DType::i32, {config().layers, seq_len_, config().experts_per_token});
+    host_choices_ = host_.alloc(DType::i32, choices_.shape);
+  }
   if (!image_pass_) return;
   image_rows_ = memory_.alloc(dtype_, {seq_len_, hidden});
   image_pass_->allocate(memory_, host_);
@@ -188,6 +192,10 @@ void LossMeter::run_pass(Stream& stream, int64_t documents, int64_t image_rows) 
               .target_weights = target_weights_,
               .losses = losses_,
               .dtype = dtype_};
+  if (!choices_.empty()) {
+    fill_bytes(stream, choices_, 0xff);
+    c.routing.choices = choices_;
+  }
   if (image_rows > 0) c.images.rows = in.image_rows.slice(0, image_rows);
   const int last = weights_.model().layer_count() - 1;
   weights_.head(c, weights_.forward(c, {.first = weights_.model().embedding_layer(),
@@ -197,6 +205,7 @@ void LossMeter::run_pass(Stream& stream, int64_t documents, int64_t image_rows) 
                                         .input = image_rows > 0 ? image_rows_.slice(0, image_rows) : Tensor{},
                                         .buffers = {x_, y_}}));
   copy(stream, host_losses_, losses_);
+  if (!choices_.empty()) copy(stream, host_choices_, choices_);
 }
 
 }  // namespace flatshard

@@ -62,6 +62,10 @@ class LossMeter {
   size_t windows_of_pass(std::span<const LossWindow> windows) const;
   // The losses of each window's tokens but the first, trained or not, computed in one pass.
   std::vector<std::vector<float>> measure(std::span<const LossWindow> windows);
+  const ModelConfig& config() const { return weights_.model().config(); }
+  // The experts of the tokens of the last pass, (blocks, seq_len, k) i32, -1 for padding behind the windows
+  // and in blocks without experts; empty unless the model is a mixture of experts.
+  const Tensor& choices() const { return host_choices_; }
 
  private:
   // The parts of the inputs: tokens, positions, targets, boundaries and the rows of images.
@@ -83,7 +87,7 @@ class LossMeter {
   Arena memory_, host_, saved_, scratch_;
   Tensor x_, y_, image_rows_;  // image_rows_: output for a pass of the layers that read images
   Tensor inputs_, host_inputs_;
-  Tensor target_weights_, host_target_weights_, losses_, host_losses_;
+  Tensor target_weights_, host_target_weights_, losses_, host_losses_, choices_, host_choices_;
 };
 
 }  // namespace flatshard

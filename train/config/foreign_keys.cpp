@@ -117,7 +117,9 @@ std::vector<ForeignKey> rows() {
      "the loss is always the mean over the trained tokens of all ranks"},
     {"split_batches", "", refused, kOff, "a batch per device is that of one rank"},
     {"loss_watchdog_*", "", ignored, {}, "a run stops at a loss that is not finite"},
-    {"router_aux_loss_coef", "", ignored, {}, "there are no mixtures of experts"},
+    {"router_aux_loss_coef", "train.router_aux_loss"},
+    {"router_z_loss_coef moe_z_loss_coeff", "train.router_z_loss"},
+    {"moe_aux_loss_coeff", "train.router_aux_loss", refused, kOff, "moe_aux_loss_coeff / k for each block, instead of all blocks together"},
     // Precision.
     {"bf16 bf16.enabled bfloat16", "precision.compute", refused, {{"true auto full", "bf16"}, {"false", "fp32"}}, "", precision},
     {"fp16 float16 fp16.enabled", "precision.compute", refused, {{"true auto full", "fp16"}, {"false", "fp32"}}, "", precision},
@@ -427,7 +429,16 @@ std::vector<ForeignKey> rows() {
     {"final_logit_softcapping", "model.logit_softcap"},
     {"tie_word_embeddings", "model.tied"},
     {"attention_bias", "model.qkv_bias"},
-    {"num_experts num_local_experts", "", refused, kOff, "there are no mixtures of experts"},
+    {"num_experts num_local_experts", "model.experts"},
+    {"num_experts_per_tok num_experts_per_token moe_router_topk", "model.experts_per_token"},
+    {"moe_intermediate_size moe_ffn_hidden_size", "model.expert_ffn"},
+    {"shared_expert_intermediate_size", "model.shared_ffn"},
+    {"n_routed_experts", "model.experts"},
+    {"routed_scaling_factor moe_router_topk_scaling_factor", "model.routed_scale"},
+    {"n_group moe_router_num_groups", "model.expert_groups"},
+    {"topk_group moe_router_group_topk", "model.top_groups"},
+    {"norm_topk_prob", "model.norm_topk"},
+    {"mlp_only_layers", "model.dense_blocks"},
     {"dropout attention_dropout hidden_dropout attn_pdrop embd_pdrop resid_pdrop", "", refused, kOff, kNoDropout},
     {"use_liger_kernel enable_liger_kernel liger_kernel_config use_unsloth unsloth_* liger_* cut_cross_entropy "
      "chunked_cross_entropy lora_mlp_kernel lora_qkv_kernel lora_o_kernel compile compile. torch_compile torch_compile_backend "

@@ -17,6 +17,7 @@ std::string trainable_line(const RunPlan& plan) {
       << " || all params: " << with_commas(plan.parameters) << " || trainable%: " << std::fixed
       << std::setprecision(4)
       << 100.0 * static_cast<double>(plan.trainable) / static_cast<double>(plan.parameters);
+  if (plan.active < plan.parameters) out << " || of a token: " << with_commas(plan.active);
   return std::move(out).str();
 }
 

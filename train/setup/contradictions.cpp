@@ -164,6 +164,25 @@ void check_attention(const RunSetup& s, Problems& problems) {
         *s.model.attention_softcap);
 }
 
+namespace {
+
+// Rows of matrices that products of experts multiply on a GPU begin at multiples of 16 bytes.
+void check_rows_of_experts(const ModelConfig& model, Problems& problems) {
+  constexpr int64_t kUnit = 8;
+  for (const auto& [key, size] :
+       {std::pair{"model.hidden", model.hidden}, {"model.expert_ffn", model.expert_ffn}})
+    problems.check(size % kUnit == 0, key, " is ", size, ", must be a multiple of ", kUnit,
+                   " for the products of experts on a GPU");
+  for (const auto& [path, adapter] : model.adapters) {
+    if (path.find(".experts.") == std::string::npos || adapter.rank % kUnit == 0) continue;
+    problems.add(str("lora.rank of ", path, " is ", adapter.rank, ", must be a multiple of ", kUnit,
+                     " for adapters of experts on a GPU"));
+    return;
+  }
+}
+
+}  // namespace
+
 void check_experts(const RunSetup& s, Problems& problems) {
   const TrainConfig& train = s.config.train;
   if (s.model.experts == 0) {
@@ -175,13 +194,12 @@ void check_experts(const RunSetup& s, Problems& problems) {
   problems.check(!s.device.is_cuda() || size_of(s.compute) == 2, "model.experts = ", s.model.experts,
                  ": on a GPU the products of experts take 16 bits, but precision.compute is \"",
                  s.config.precision.compute, "\": set it to \"bf16\"");
+  problems.check(!s.model.sigmoid_router || (s.router_aux_loss() == 0 && train.router_z_loss == 0),
+                 "train.router_aux_loss and train.router_z_loss have no effect with model.family = ",
+                 s.model.family, ", which has no such losses: remove them");
   problems.check(train.tile == 0, "train.tile = ", train.tile,
                  " does not support mixtures of experts yet: remove it");
-  problems.check(s.model.quantized.empty(),
-                 "mixtures of experts have no 4-bit weights yet: remove quant.base");
-  problems.check(s.pipeline.stages == 1 || s.router_aux_loss() == 0, "parallel.stages = ", s.pipeline.stages,
-                 " does not support the loss that balances experts yet, as each stage sees only its own: set "
-                 "train.router_aux_loss = 0");
+  if (s.device.is_cuda()) check_rows_of_experts(s.model, problems);
 }
 
 void check_loss(const RunSetup& s, Problems& problems) {

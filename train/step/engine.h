@@ -142,6 +142,7 @@ class Engine {
   // pipeline_step.cpp
   void accumulate_in_stages(const Schedule& schedule);
   void receive_for(const Action& action);
+  Message message_between(const Action& action, int chunk, const LaneTensors& buffer) const;
   void forward_in_stage(const Pass& pass);
   void backward_in_stage(const Pass& pass);
   int stage_of(int chunk) const;

@@ -18,16 +18,26 @@ void Engine::accumulate_in_stages(const Schedule& schedule) {
   buffers_.each_buffer([&](PipeBuffer& buffer) { pipe_.wait_sent(compute_, buffer); });
 }
 
+// Counts of experts travel with activations, so that the last chunk has those of all blocks, and these with
+// gradients.
+Message Engine::message_between(const Action& action, int chunk, const LaneTensors& buffer) const {
+  Message message = buffers_.message_between(chunk, buffer);
+  const int64_t lanes = setup_.batching.lanes;
+  if (!lane_counts_.empty())
+    message.push_back(lane_counts_.slice(action.micro * lanes, (action.micro + 1) * lanes));
+  return message;
+}
+
 void Engine::receive_for(const Action& action) {
   if (action.forward && action.chunk > 0) {
     LaneTensors& input = buffers_.input(action);
     pipe_.receive(activations_from(action.chunk - 1), stage_of(action.chunk - 1), input,
-                  buffers_.message_between(action.chunk - 1, input));
+                  message_between(action, action.chunk - 1, input));
   }
   if (!action.forward && action.chunk < setup_.pipeline.last_chunk()) {
     LaneTensors& gradient = buffers_.gradient(action);
     pipe_.receive(gradients_to(action.chunk), stage_of(action.chunk + 1), gradient,
-                  buffers_.message_between(action.chunk, gradient));
+                  message_between(action, action.chunk, gradient));
   }
 }
 
@@ -40,7 +50,7 @@ void Engine::forward_in_stage(const Pass& pass) {
   forward(pass);
   if (sends)
     pipe_.send(activations_from(action.chunk), stage_of(action.chunk + 1), compute_, buffers_.output(action),
-               buffers_.message_between(action.chunk, buffers_.output(action)));
+               message_between(action, action.chunk, buffers_.output(action)));
   // The input of a trained chunk is kept until its backward pass.
   if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
@@ -57,7 +67,7 @@ void Engine::backward_in_stage(const Pass& pass) {
   backward(pass);
   if (setup_.pipeline.chunks[static_cast<size_t>(action.chunk)].first > whole_.first_trained_layer())
     pipe_.send(gradients_to(action.chunk - 1), stage_of(action.chunk - 1), compute_, gradient,
-               buffers_.message_between(action.chunk - 1, gradient));
+               message_between(action, action.chunk - 1, gradient));
   pipe_.release(compute_, gradient);
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(compute_, action);

@@ -147,6 +147,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
   return {
       .parameters = engine.model().parameter_count(),
       .trainable = trainable_count(engine.model()),
+      .active = engine.model().active_parameter_count(),
       .memory = memory.rows(),
       .memory_bytes = memory.peak(),
       .host_bytes = memory.on_host(),

@@ -17,6 +17,7 @@ namespace flatshard {
 // The memory, communication and work of a run, known before anything is allocated.
 struct RunPlan {
   int64_t parameters = 0, trainable = 0;
+  int64_t active = 0;  // parameters that a token meets; fewer with a mixture of experts
   std::vector<MemoryRow> memory;
   int64_t memory_bytes = 0;  // sum of `memory`
   int64_t host_bytes = 0;    // the part in host memory; on a CPU, all of it

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A copy of the golden folder, with what llama.cpp fixes: the scale of attention scores, and which blocks
-// rotate.
+// A copy of the golden folder, with what llama.cpp fixes: the scale of attention scores, which blocks rotate,
+// and the weights of experts.
 std::string folder_of(const std::string& name) {
   const std::string copy = "gguf_model_" + name;
   fs::remove_all(copy);
@@ -33,6 +33,7 @@ std::string folder_of(const std::string& name) {
   if (config.contains("query_pre_attn_scalar")) config["query_pre_attn_scalar"] = config["head_dim"];
   if (config.contains("no_rope_layers"))
     for (json& rotates : config["no_rope_layers"]) rotates = 1;
+  if (config.value("model_type", "") == "qwen3_moe") config["norm_topk_prob"] = true;
   std::ofstream(copy + "/config.json") << config;
   fs::remove(copy + "/tokenizer.json");  // of a kind that llama.cpp lacks
   return copy;
@@ -50,6 +51,15 @@ std::vector<float> all_of(const GgufFile& file, const GgufTensor& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.values()));
   file.read(tensor, 0, tensor.values(), values.data());
   return values;
+}
+
+// A folder of a small model with an expert that all tokens share.
+std::string with_shared_expert() {
+  StreamSet streams(Device::cpu());
+  const ResidentModel model(resolved(test::small_model("qwen2_moe")), DType::f32, streams.add("compute"));
+  test::fill_random(model);
+  test::write_model_folder("gguf_model_shared", model);
+  return "gguf_model_shared";
 }
 
 std::string exported(const std::string& folder, const std::string& name, const std::string& type = "f32") {
@@ -84,9 +94,11 @@ TEST_CASE("an exported model has the tensors that llama.cpp expects") {
 TEST_CASE("a model is read from a GGUF file with its config and its values") {
   std::vector<std::string> names{"phi3_long", "phi3_short"};
   for (const auto& [name, expected] : golden().items()) names.push_back(name);
+  names.push_back("shared");
   for (const std::string& name : names) {
     CAPTURE(name);
-    const std::string folder = folder_of(name), path = exported(folder, name);
+    const std::string folder = name == "shared" ? with_shared_expert() : folder_of(name),
+                      path = exported(folder, name);
     ModelConfig was = read_published_config(folder), is = read_published_config(path);
     if (was.family == "mistral") was.family = "llama";                     // llama.cpp makes no difference
     if (was.family != "gemma2" && was.family != "gemma3") was.window = 0;  // it has no window there
@@ -146,6 +158,15 @@ TEST_CASE("what llama.cpp cannot express is refused or said") {
   scalar.query_scalar = 99;
   CHECK(test::missing_from(test::error_of([&] { gguf_architecture(resolved(scalar)); }),
                            {"query_scalar is 99", "cannot be written as GGUF"}) == "");
+  ModelConfig dense = test::small_model("qwen3_moe");
+  dense.norm_topk = true;
+  CHECK(test::missing_from(test::error_of([&] { gguf_architecture(resolved(dense)); }),
+                           {"dense_blocks is [0]", "experts in every block"}) == "");
+  dense.dense_blocks.clear();
+  CHECK(gguf_architecture(resolved(dense)) == "qwen3moe");
+  dense.norm_topk = false;
+  CHECK(test::missing_from(test::error_of([&] { gguf_architecture(resolved(dense)); }),
+                           {"norm_topk is false", "weights that add up to 1"}) == "");
   ModelConfig window = test::small_model("mistral");
   window.window = 5;
   window.max_positions = 64;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // f32 sums in another order than the other framework's.
-constexpr double kF32 = 1e-5;
+constexpr double kF32 = 2e-5;
 
 const std::string kGolden = str(kSourceDir, "/tests/golden/");
 
@@ -45,8 +45,8 @@ double logits_error(const std::string& folder, const std::string& name) {
 
 TEST_CASE("merged adapters of every family are model folders with PEFT's logits") {
   const std::string work = new_folder("ckpt_merge_adapter");
-  for (const std::string name :
-       {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_resized", "qwen2_resized"}) {
+  for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_resized",
+                                 "qwen2_resized", "olmoe_experts", "olmoe_down", "mixtral_modules"}) {
     const std::string out = work + "/" + name;
     const Ran ran = ckpt({"merge-adapter", base_of(name), adapter_of(name), "--out", out, "--dtype", "f32"});
     CAPTURE(ran);

@@ -1,0 +1,39 @@
+#pragma once
+// A matrix for each expert of a mixture, or for each expert's adapter: parameters of one shape at equal
+// distances in memory, or 4-bit weights, which are decoded into scratch for each product.
+
+#include <vector>
+
+#include "kernels/grouped_product.h"
+#include "model/layer_call.h"
+#include "model/quantization.h"
+#include "runtime/param.h"
+
+namespace flatshard {
+
+class ExpertMatrices {
+ public:
+  ExpertMatrices() = default;
+  // `ids` has the parameters of the first expert's matrix, one below the other, then those of the next
+  // expert. The matrices have `rows` rows in all, and begin `between` elements apart.
+  ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between);
+  // 4-bit weights in the same order. `shape` is (experts, rows, columns).
+  ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape);
+
+  // Multiplies segments of rows with the matrices. The product lacks only b.
+  void multiply(LayerCall& c, const ParamView& p, GroupedProduct product) const;
+  // Adds the gradient, unless the matrices are frozen. The product lacks only c.
+  void add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const;
+
+ private:
+  Tensor matrices(const ParamView& p) const;
+  Tensor decoded(LayerCall& c, const ParamView& p) const;
+  Tensor all(const Tensor& first) const;
+
+  std::vector<ParamId> ids_;
+  std::vector<QuantizedParams> parts_;
+  Shape shape_;
+  int64_t between_ = 0;
+};
+
+}  // namespace flatshard
