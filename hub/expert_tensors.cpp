@@ -30,15 +30,14 @@ std::string block_of(const std::string& name, const ParamNames& names, const Mod
   fail(str(where, ": the base has no such experts: check that the adapter was made for this base"));
 }
 
-// The pattern for layers of single experts that means the same as one for the parameter of all.
-std::string pattern_for(std::string pattern, const char* parameter, const std::string& layers) {
-  for (const std::string before : {"experts\\.", "experts.", ""}) {
-    const size_t at = pattern.find(before + parameter);
-    if (at == std::string::npos) continue;
-    return pattern.replace(at, before.size() + std::string_view(parameter).size(),
-                           "experts\\.\\d+\\." + layers);
-  }
-  return pattern;
+// The pattern for layers of single experts that means the same as one for the parameter of all, which may be
+// in a module of another name.
+std::string pattern_for(const std::string& pattern, const std::string& parameter, const std::string& layers) {
+  if (!pattern.ends_with(parameter)) return pattern;
+  std::string before = pattern.substr(0, pattern.size() - parameter.size());
+  for (const std::string end : {"experts\\.", "experts.", "mlp\\.", "mlp."})
+    if (before.ends_with(end)) before.erase(before.size() - end.size());
+  return before + R"(.*experts\.\d+\.)" + layers;
 }
 
 }  // namespace

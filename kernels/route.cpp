@@ -165,7 +165,12 @@ void add_auxiliary(const RouteBackward& a, int64_t row, const Softmax& p, float*
   float mean = 0;  // the mean of the gradients of p, by p
   for (int64_t e = 0; counts && e < E; ++e)
     mean += p.of(logits[e]) * (balance * static_cast<float>(counts[e]));
-  const float of_lse = 2 * z * p.lse();
+  const float lse = p.lse(), of_lse = 2 * z * lse;
+  if (!a.losses.empty()) {
+    float* const losses = a.losses.as<float>() + 2 * row;
+    losses[0] += mean;
+    losses[1] += z * lse * lse;
+  }
   for (int64_t e = 0; e < E; ++e) {
     const float gradient = (counts ? balance * static_cast<float>(counts[e]) : 0) - mean + of_lse;
     dlogits[e] += p.of(logits[e]) * gradient;
@@ -237,6 +242,8 @@ void route_backward(Stream& stream, const RouteBackward& a) {
   if (!a.factors.empty()) check_elements("route_backward", "factors", a.factors, DType::f32, 2);
   check(a.factors.empty() || !a.rule.sigmoid, "route_backward: sigmoid has no auxiliary losses");
   if (!a.counts.empty()) check_elements("route_backward", "counts", a.counts, DType::i32, a.logits.shape[1]);
+  if (!a.losses.empty())
+    check_elements("route_backward", "losses", a.losses, DType::f32, 2 * a.logits.shape[0]);
   if (plans(stream, "route_backward", a, a.logits)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::route_backward(stream, a);
@@ -245,7 +252,7 @@ void route_backward(Stream& stream, const RouteBackward& a) {
 
 double min_bytes(const RouteForward& a) { return bytes_of(a.experts, a.weights, a.logits, a.targets); }
 double min_bytes(const RouteBackward& a) {
-  return bytes_of(a.dlogits, a.dweights, a.experts, a.weights, a.logits, a.counts);
+  return bytes_of(a.dlogits, a.dweights, a.experts, a.weights, a.logits, a.counts, a.losses, a.losses);
 }
 double flops(const RouteForward& a) { return static_cast<double>(4 * a.logits.size()); }
 double flops(const RouteBackward& a) { return static_cast<double>(8 * a.logits.size()); }

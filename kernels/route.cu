@@ -143,6 +143,7 @@ struct Backward {
   const float *weights, *logits;
   const float* factors;   // may be null
   const int32_t* counts;  // may be null
+  float* losses;          // may be null
   int64_t tokens;
   int E, k;
   bool sigmoid, normalized;
@@ -180,7 +181,11 @@ __global__ void __launch_bounds__(kThreads) route_backward_kernel(Backward a) {
       balanced = fmaf(p.of(logits[e]), balance * static_cast<float>(a.counts[e]), balanced);
     balanced = warp_sum(balanced);
   }
-  const float shared = 2 * z * p.lse() - balanced - (a.normalized ? 0.0f : mean);
+  const float lse = p.lse(), shared = 2 * z * lse - balanced - (a.normalized ? 0.0f : mean);
+  if (a.losses && lane() == 0) {
+    a.losses[2 * row] += balanced;
+    a.losses[2 * row + 1] += z * lse * lse;
+  }
   for (int e = lane(); e < a.E; e += kWarp) {
     const float of_count = balance != 0 ? balance * static_cast<float>(a.counts[e]) : 0.0f;
     dlogits[e] = p.of(logits[e]) * (of_count + shared);
@@ -218,6 +223,7 @@ void route_backward(Stream& stream, const RouteBackward& a) {
                            .logits = a.logits.as<float>(),
                            .factors = a.factors.empty() ? nullptr : a.factors.as<float>(),
                            .counts = a.counts.empty() ? nullptr : a.counts.as<int32_t>(),
+                           .losses = a.losses.empty() ? nullptr : a.losses.as<float>(),
                            .tokens = a.logits.shape[0],
                            .E = static_cast<int>(a.logits.shape[1]),
                            .k = static_cast<int>(a.experts.shape[1]),

@@ -46,6 +46,8 @@ struct RouteBackward {
   // Empty: no auxiliary losses; so with sigmoid.
   Tensor factors{};
   Tensor counts{};  // (E) i32: how often each expert was chosen; empty: the first factor is not used
+  // (N, 2) f32, to which both losses of each row are added, with their factors; empty: they are not.
+  Tensor losses{};
 };
 
 void route_forward(Stream& stream, const RouteForward& a);

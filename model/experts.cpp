@@ -147,7 +147,8 @@ void ExpertMlp::router_backward(LayerCall& c, const ParamView& p, const GradView
                             .logits = logits_,
                             .rule = rule_,
                             .factors = c.routing.factors,
-                            .counts = c.routing.counts});
+                            .counts = c.routing.counts,
+                            .losses = c.routing.losses});
   router_.backward(c, p, g, dx, rounded(c, dlogits), x, true);
 }
 

@@ -55,6 +55,7 @@ struct Routing {
   // done; the embedding begins with zeros. Empty: no loss depends on it.
   Tensor counts{};
   Tensor factors{};  // (2) f32, of the losses; empty: none
+  Tensor losses{};   // (N, 2) f32, to which each block adds those of its rows; empty: not added
   // (blocks, N, k) i32, to which each block copies the experts of its tokens; empty: not copied.
   Tensor choices{};
 };

@@ -124,6 +124,7 @@ Case backward_case(const Setting& s) {
             Role::constant,
             [](int64_t i, double) { return static_cast<double>(i % 7); }},
            {"factors", DType::f32, {2}, Role::constant, [](int64_t i, double) { return i == 0 ? 0.1 : 0.2; }},
+           {"losses", DType::f32, {s.N, 2}, Role::updated},
            {"dlogits", DType::f32, {s.N, s.E}, Role::output}},
       .run = [=](Stream& stream, Arena&, const Tensors& t) {
         route_backward(stream, {.dlogits = t["dlogits"],
@@ -133,7 +134,8 @@ Case backward_case(const Setting& s) {
                                 .logits = t["logits"],
                                 .rule = s.rule(),
                                 .factors = s.groups > 0 || s.N % 3 == 0 ? Tensor{} : t["factors"],
-                                .counts = s.N % 2 == 0 ? t["counts"] : Tensor{}});
+                                .counts = s.N % 2 == 0 ? t["counts"] : Tensor{},
+                                .losses = s.groups > 0 ? Tensor{} : t["losses"]});
       }};
 }
 

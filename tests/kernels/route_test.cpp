@@ -187,6 +187,7 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
     std::vector<float> factors{0.03f, i % 3 == 0 ? 0.2f : 0};
     const double balance = static_cast<double>(factors[0]), z = static_cast<double>(factors[1]);
     Route given = r;
+    std::vector<float> losses(static_cast<size_t>(2 * s.N), 1.0f);
     route_backward(stream, {.dlogits = tensor_of(dlogits.data(), {s.N, s.E}),
                             .dweights = tensor_of(dweights.data(), {s.N, s.k}),
                             .experts = tensor_of(given.experts.data(), {s.N, s.k}),
@@ -194,9 +195,14 @@ TEST_CASE("the gradients of logits are finite differences of weights and auxilia
                             .logits = tensor_of(logits.data(), {s.N, s.E}),
                             .rule = s.rule,
                             .factors = tensor_of(factors.data(), {2}),
-                            .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E})});
+                            .counts = counts.empty() ? Tensor{} : tensor_of(counts.data(), {s.E}),
+                            .losses = tensor_of(losses.data(), {s.N, 2})});
     stream.sync();
     std::vector<double> moved(logits.begin(), logits.end());
+    double added = 0;
+    for (const float loss : losses) added += static_cast<double>(loss) - 1;
+    const std::vector<float> nothing(dweights.size());
+    CHECK(added == doctest::Approx(objective(s, moved, r, nothing, counts, balance, z)).epsilon(1e-4));
     for (int probe = 0; probe < 20; ++probe) {
       const auto at = static_cast<size_t>(below(random, s.N * s.E));
       constexpr double kStep = 1e-4;

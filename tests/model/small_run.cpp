@@ -96,7 +96,10 @@ void SmallRun::allocate() {
   if (model_.config().vision) allocate_images();
   if (model_.config().experts > 0) {
     routing_ = {.counts = memory_.alloc(DType::i32, {model_.config().experts})};
-    if (balance_ != 0) routing_.factors = memory_.alloc(DType::f32, {2});
+    if (balance_ != 0) {
+      routing_.factors = memory_.alloc(DType::f32, {2});
+      routing_.losses = memory_.alloc(DType::f32, {N, 2});
+    }
   }
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
@@ -129,7 +132,10 @@ Frames SmallRun::frames() const {
 
 void SmallRun::fill_inputs(const Golden& golden) {
   if (model_.config().vision) fill_images(golden);
-  if (!routing_.factors.empty()) bench::from_doubles(routing_.factors, {static_cast<double>(balance_), 0});
+  if (!routing_.factors.empty()) {
+    bench::from_doubles(routing_.factors, {static_cast<double>(balance_), 0});
+    bench::from_doubles(routing_.losses, std::vector<double>(static_cast<size_t>(routing_.losses.size())));
+  }
   bench::from_doubles(tokens_, golden.at("tokens").values);
   bench::from_doubles(targets_, golden.at("targets").values);
   std::vector<int32_t> in_sequences(static_cast<size_t>(sequences_ * length_));

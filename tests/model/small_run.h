@@ -28,6 +28,7 @@ class SmallRun {
   std::vector<double> logits();  // (sequences, length, vocab), from another forward pass
   const ParamTensors& gradients() const { return gradients_; }
   const Tensor& expert_counts() const { return routing_.counts; }
+  const Tensor& router_losses() const { return routing_.losses; }  // (N, 2), if balance is not 0
   // The largest relative error of a gradient against "grad." + name in the file, and the name of its
   // parameter.
   std::pair<double, std::string> gradient_error(const Golden& golden) const;

@@ -80,12 +80,17 @@ TEST_CASE("the loads of experts are those of all ranks") {
     CHECK(metric(m, "entropy") > 0);
     CHECK(metric(m, "entropy") <= 1);
     CHECK(metric(m, "unused") == 0);
+    CHECK(metric(m, "aux_loss") > 1.5);  // 2 if loads are even
+    CHECK(metric(m, "aux_loss") < 4);
+    CHECK(metric(m, "z_loss") > 0);
   }
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const std::vector<StepMetrics> two = metrics_of(workshop, 2, "--data.seq_len=34");
   for (size_t i = 0; i < one.size(); ++i) {
     CHECK(metric(two[i], "max_load") == metric(one[i], "max_load"));
     CHECK(metric(two[i], "entropy") == metric(one[i], "entropy"));
+    CHECK(metric(two[i], "aux_loss") == doctest::Approx(metric(one[i], "aux_loss")));
+    CHECK(metric(two[i], "z_loss") == doctest::Approx(metric(one[i], "z_loss")));
   }
 }
 
@@ -115,6 +120,13 @@ TEST_CASE("adapters of experts on 4-bit weights have the same bits on any ranks"
   const std::string options = kExpertAdapters + "--quant.base=nf4 ";
   const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  // The folder that ckpt writes has the same codes.
+  const test::Finished folder =
+      test::run_command("cd " + workshop.file("") + " && @ckpt quantize base/model --experts --out four_bit");
+  REQUIRE_MESSAGE(folder.exit_code == 0, folder.output);
+  const test::Finished stored =
+      workshop.train(1, kExpertAdapters + "--model.init_from=four_bit --run.dir=stored");
+  CHECK_MESSAGE(hash_of(stored) == hash_of(whole), stored.output);
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   check_same(workshop, 2, options, hash_of(whole));
 }

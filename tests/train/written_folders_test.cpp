@@ -109,6 +109,10 @@ const std::map<std::string, std::string> kAdapters{
     {"olmo2", "--lora.rank=2 --lora.save_modules='[\"q_norm\", \"post_feedforward_layernorm\"]'"},
     {"smollm3", "--lora.rank=2"},
     {"mixtral", "--lora.rank=2"},
+    {"mixtral_experts", "--lora.rank=2 --lora.targets='[\"w1\", \"w2\", \"w3\", \"v_proj\"]'"},
+    {"olmoe_experts",
+     "--lora.rank=3 --lora.targets='[\"gate_proj\", \"up_proj\", \"down_proj\"]' "
+     "--lora.rank_pattern='{down_proj = 5}'"},
     {"gpt2", "--lora.rank=4 --lora.alpha=8"}};
 
 // Options of `train` that make a model with 64 or 128 columns in every matrix, and options of `ckpt

@@ -75,6 +75,7 @@ struct QuantizeOptions {
   FourBitFormat format;
   DType storage;                  // declared dtype of the tensors of codes
   std::vector<std::string> skip;  // layers, or modules that contain them; matched by path components
+  bool experts = false;           // also layers of experts, which transformers 5 does not read
 };
 
 // Writes a model folder whose linear layers, except the output head, have 4-bit weights, for transformers and

@@ -191,7 +191,9 @@ class Commands {
                          {"--skip",
                           &words_.quantize.skip,
                           "linear layer that is not quantized, or module around such layers; may be repeated",
-                          {.type = "NAME"}}}),
+                          {.type = "NAME"}},
+                         {"--experts", &words_.quantize.experts,
+                          "quantize the experts of a mixture, too: transformers 5 does not read them"}}),
             .run = done([this] {
               check(words_.second.empty() != !words_.out, "quantize takes MODEL OUT, or MODEL --out OUT: ",
                     words_.out ? "both are given" : "OUT is missing");

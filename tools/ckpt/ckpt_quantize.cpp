@@ -13,13 +13,13 @@
 namespace flatshard {
 namespace {
 
-// The layers whose weights are quantized. Those of experts are not: transformers reads none in 4 bits.
-LayersToQuantize choose(const Model& model, const std::vector<std::string>& skip) {
-  LayersToQuantize layers = layers_to_quantize(model, skip);
+LayersToQuantize choose(const Model& model, const QuantizeOptions& options) {
+  LayersToQuantize layers = layers_to_quantize(model, options.skip);
   if (!layers.unmatched.empty())
     fail(str("--skip ", layers.unmatched.front(),
              ": no linear layer has this name or is in a module of this name"));
-  std::erase_if(layers.paths, [&](const std::string& path) { return is_of_expert(model, path); });
+  if (!options.experts)
+    std::erase_if(layers.paths, [&](const std::string& path) { return is_of_expert(model, path); });
   check(!layers.paths.empty(), "--skip leaves no linear layer to quantize");
   return layers;
 }
@@ -51,7 +51,7 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
         ": has 4-bit weights already: dequantize them with ckpt export --dtype first");
   Arena tables("tables", Device::cpu());  // counts bytes, allocates nothing
   const Model model(sets.config(), tables);
-  const LayersToQuantize layers = choose(model, quantization.skip);
+  const LayersToQuantize layers = choose(model, quantization);
   std::map<std::string, FourBitFormat> formats;
   for (const std::string& path : layers.paths) formats[path] = quantization.format;
   const ParamNames& names = param_names(sets.config().family);
@@ -77,8 +77,9 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
   const auto report = [&] {
     console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n";
-    if (model.config().experts > 0)
-      console.out << "note: experts are not quantized: transformers reads none in 4 bits\n";
+    if (model.config().experts > 0 && !quantization.experts)
+      console.out
+          << "note: experts are not quantized, as transformers 5 reads none in 4 bits; --experts does\n";
   };
   write_model(folder, sets,
               {.tensors = std::move(outputs),

@@ -53,7 +53,8 @@ struct StepMetrics {
   std::vector<NamedValue<double>> answers{}, eval_answers{};
   // With a mixture of experts, experts/NAME: max_load, the largest load of an expert as a multiple of the
   // mean one, in the block where it is largest; entropy, that of the loads as a share of the largest
-  // possible, the mean over blocks; and unused, the number of experts that no token chose.
+  // possible, the mean over blocks; unused, the number of experts that no token chose; and without their
+  // weights the losses of the routers, if they have any: aux_loss, the one that balances, and z_loss.
   std::vector<NamedValue<double>> experts{};
   // The time at which the step ended, in seconds since 1970, to the millisecond; and the time that the run
   // has taken until then, without pauses between a stop and a resume. Lines of older runs lack both.

@@ -144,6 +144,8 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   add_experts({.title = "Largest load of an expert", .quantity = "load", .unit = "x the mean"}, "max_load");
   add_experts({.title = "Entropy of loads", .quantity = "share of the largest"}, "entropy");
   add_experts({.title = "Experts without tokens", .quantity = "experts", .from_zero = true}, "unused");
+  add_experts({.title = "Loss that balances experts", .quantity = "loss"}, "aux_loss");
+  add_experts({.title = "Router z-loss", .quantity = "loss"}, "z_loss");
   add({.title = "Learning rate", .quantity = "learning rate", .from_zero = true, .log = true, .noisy = false},
       {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .quantity = "gradient norm", .from_zero = true, .log = true},

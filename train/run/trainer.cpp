@@ -458,6 +458,7 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCou
                            static_cast<double>(times_.save_clock.has_run_out())};
   const size_t flags = mine.size();
   mine.insert(mine.end(), r.expert_counts.begin(), r.expert_counts.end());
+  mine.insert(mine.end(), r.router_losses.begin(), r.router_losses.end());
   const Data& data = inputs_.train.data;
   const AnswerLoss& loss = setup_.config.loss;
   const bool by_file = data.source_count() > 1;
@@ -485,13 +486,18 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCou
   save_is_late_ = all.notes.front()[2] != 0;
   threads_idle_ = true;
   std::vector<double> expert_counts(r.expert_counts.size());
+  std::array<double, 2> router_losses{};
   for (int rank = 0; rank < world_.size(); ++rank) {
     const std::vector<double>& notes = all.notes[static_cast<size_t>(rank)];
     stop_.note(rank, notes[0]);
     threads_idle_ = threads_idle_ && notes[1] == 0;
-    for (size_t i = 0; i < expert_counts.size(); ++i) expert_counts[i] += notes[flags + i];
+    const double* next = &notes[flags];
+    for (double& count : expert_counts) count += *next++;
+    for (size_t i = 0; i < r.router_losses.size(); ++i) router_losses[i % 2] += *next++;
   }
   if (!expert_counts.empty()) m.experts = expert_metrics(expert_counts, setup_.model.experts);
+  if (setup_.router_aux_loss() > 0) m.experts.push_back({"aux_loss", router_losses[0]});
+  if (setup_.config.train.router_z_loss > 0) m.experts.push_back({"z_loss", router_losses[1]});
   return all.sum;
 }
 

@@ -1,6 +1,7 @@
 // The inputs of passes: batches of tokens, and a layer's work on one of them. Their results: losses.
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/init.h"
 #include "runtime/memory.h"
@@ -48,6 +49,7 @@ void Engine::set_routing(double loss_scale, int64_t tokens) {
       factors[1] = static_cast<float>(loss_scale * setup_.config.train.router_z_loss / all);
     }
   routing_factors_.upload(compute_);
+  zero(compute_, routing_losses_.device);
 }
 
 // A layer's work on one lane of a micro-batch.
@@ -67,6 +69,9 @@ Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   work.call.routing = {.step_counts = expert_counts_.device,
                        .counts = of_lane(lane_counts_),
                        .factors = of_lane(routing_factors_.device)};
+  if (const Tensor& losses = routing_losses_.device; !losses.empty())
+    work.call.routing.losses =
+        losses.slice(static_cast<int64_t>(at), static_cast<int64_t>(at) + 1).view({losses.shape[1], 2});
   work.call.input_gradient = layer > whole_.first_trained_layer();
   return work;
 }
@@ -117,6 +122,18 @@ void Engine::sum_losses() {
       }
     }
   }
+}
+
+void Engine::sum_router_losses(double loss_scale) {
+  const std::array weights{setup_.router_aux_loss(), setup_.config.train.router_z_loss};
+  const Tensor& losses = routing_losses_.host;  // (lanes, tokens, 2)
+  router_losses_.assign(static_cast<size_t>(2 * losses.shape[0]), 0);
+  const auto* next = losses.as<float>();
+  for (size_t lane = 0; lane < router_losses_.size(); lane += 2)
+    for (int64_t token = 0; token < losses.shape[1]; ++token)
+      for (size_t i = 0; i < weights.size(); ++i)
+        router_losses_[lane + i] +=
+            static_cast<double>(*next++) / (weights[i] > 0 ? loss_scale * weights[i] : 1);
 }
 
 AnswerSums Engine::sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,

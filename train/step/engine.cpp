@@ -54,8 +54,11 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
     const bool balances = setup.router_aux_loss() > 0;
     expert_counts_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {setup.model.layers, experts}));
     if (balances) lane_counts_ = memory.batch.alloc(DType::i32, {local_lanes(), experts});
-    if (balances || setup.config.train.router_z_loss > 0)
+    if (balances || setup.config.train.router_z_loss > 0) {
       routing_factors_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), 2}));
+      routing_losses_ =
+          Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens(), 2}));
+    }
   }
   norm_ = Mirror(memory.staging, optimizer_.norm());
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());

@@ -42,6 +42,9 @@ struct StepResult {
   std::span<const double> sequence_losses;  // loss of each sequence of these lanes, likewise
   std::span<const AnswerSums> answers;      // sums of each sequence, for a loss of whole answers
   std::span<const int32_t> expert_counts;   // (blocks, E): how often this rank's lanes chose each expert
+  // The routers' losses of each local lane, without their weights: the one that balances, and the z-loss.
+  // Their sums over lanes are means over the step's tokens. Empty without such losses.
+  std::span<const double> router_losses;
   double grad_norm;
   bool finite;  // false: nothing was updated
 };
@@ -161,6 +164,7 @@ class Engine {
   LayerCall call(const LaneInputs& inputs, const Tensor& losses, Arena& saved);
   LayerCall call(const Batch& batch, const Tensor& losses, Arena& saved);
   void sum_losses();
+  void sum_router_losses(double loss_scale);
   AnswerSums sums_of_sequence(const LaneInputs& inputs, const Tensor& losses, int64_t row,
                               const AnswerFactors& factors) const;
   Tensor host_losses_of(size_t lane) const {
@@ -216,8 +220,9 @@ class Engine {
   Mirror expert_counts_;            // (blocks, E), of a step
   Tensor lane_counts_;              // (local lanes, E), as Routing::counts
   Mirror routing_factors_;          // (local lanes, 2)
+  Mirror routing_losses_;           // (local lanes, token, 2), as Routing::losses
   Mirror norm_, nonfinite_;
-  std::vector<double> lane_losses_, sequence_losses_;
+  std::vector<double> lane_losses_, sequence_losses_, router_losses_;
   std::vector<AnswerSums> answers_;  // sums of each sequence
   std::vector<Graph> graphs_;        // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;

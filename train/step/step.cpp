@@ -40,10 +40,15 @@ StepResult Engine::step(const Data& data, const StepInputs& inputs) {
                     .sequence_losses = sequence_losses_,
                     .answers = answers_,
                     .expert_counts = {},
+                    .router_losses = {},
                     .grad_norm = *norm_.host.as<float>(),
                     .finite = *nonfinite_.host.as<int32_t>() == 0};
   if (const Tensor& counts = expert_counts_.host; !counts.empty())
     result.expert_counts = {counts.as<int32_t>(), static_cast<size_t>(counts.size())};
+  if (!routing_losses_.host.empty()) {
+    sum_router_losses(inputs.loss_scale);
+    result.router_losses = router_losses_;
+  }
   return result;
 }
 
@@ -53,7 +58,8 @@ void Engine::update(const StepInputs& inputs) {
                     [&](ShardedUnit& u) { u.publish(compute_, gather_); });
   prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
-  if (!expert_counts_.device.empty()) expert_counts_.download(compute_);
+  for (const Mirror* of_routers : {&expert_counts_, &routing_losses_})
+    if (!of_routers->device.empty()) of_routers->download(compute_);
 }
 
 // Computes the gradients of all micro-batches, summed over lanes and ranks.
