@@ -118,9 +118,8 @@ std::vector<int64_t> read_dense_blocks(const JsonReader& in, int64_t layers) {
 
 void read_groups(const JsonReader& in, ModelConfig& c) {
   c.shared_ffn = in.size("n_shared_experts", 1) * c.expert_ffn;
-  const int64_t dense = in.size("first_k_dense_replace", 1);
-  in.must(dense <= c.layers, "first_k_dense_replace", str("at most ", c.layers, ", the number of layers"));
-  c.dense_blocks = first_blocks(dense);
+  constexpr const char* kDense = "first_k_dense_replace";
+  c.dense_blocks = first_blocks(in.has(kDense) ? in.whole(kDense, 0, c.layers) : 1);
   c.expert_groups = in.size("n_group", 1);
   c.top_groups = in.size("topk_group", 1);
   c.routed_scale = in.positive("routed_scaling_factor", 1);

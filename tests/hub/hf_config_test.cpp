@@ -86,6 +86,35 @@ TEST_CASE("a config of each family is read back as it was written") {
       }
 }
 
+TEST_CASE("experts in groups, blocks without them, and the width of shared ones are read") {
+  const std::string keys =
+      "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,\"n_shared_experts\":2,";
+  const ModelConfig usual = read_text(with_keys(keys + "\"use_cache\":true", "glm4_moe"));
+  CHECK(usual.dense_blocks == std::vector<int64_t>{0});
+  CHECK(usual.shared_ffn == 128);
+  CHECK(usual.expert_groups == 1);
+  CHECK(usual.routed_scale == 1);
+  CHECK(usual.norm_topk == true);
+  CHECK(usual.qk_norm == false);
+  const ModelConfig c = read_text(with_keys(
+      keys + "\"first_k_dense_replace\":0,\"n_group\":4,\"topk_group\":2,\"routed_scaling_factor\":2.5,"
+             "\"norm_topk_prob\":false,\"use_qk_norm\":true,\"attention_bias\":true",
+      "glm4_moe"));
+  CHECK(c.dense_blocks.empty());
+  CHECK(c.expert_groups == 4);
+  CHECK(c.top_groups == 2);
+  CHECK(c.routed_scale == 2.5);
+  CHECK(c.norm_topk == false);
+  CHECK(c.qk_norm == true);
+  CHECK(c.qkv_bias == true);
+  CHECK(error_of_text(with_keys(keys + "\"first_k_dense_replace\":5", "glm4_moe")) ==
+        "first_k_dense_replace is 5, must be a whole number from 0 to 4");
+  CHECK(error_of_text(with_keys(keys + "\"n_group\":3", "glm4_moe")) ==
+        "model.expert_groups is 3, must divide model.experts = 8 into at most 32 groups of at least two");
+  CHECK(error_of_text(with_keys(keys + "\"n_group\":4,\"num_experts_per_tok\":3", "glm4_moe"))
+            .starts_with("model.top_groups = 1 of 4 groups have 2 experts, fewer than"));
+}
+
 TEST_CASE("a mixture of experts has either key for their number, and blocks without them by two keys") {
   const std::string of_token = "\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,";
   const auto qwen = [&](const std::string& keys) {
