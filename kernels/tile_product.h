@@ -53,9 +53,12 @@ constexpr int64_t words(int64_t n) {
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// The accumulators of the inner loop: as many as fit the registers next to one row of b.
+// The accumulators of the inner loop: as many as fit the registers next to one row of b. With AVX2 a vector
+// is two registers.
 #if defined(__AVX512F__)
 inline constexpr int kTileRows = 6, kTileVectors = 4;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr int kTileRows = 6, kTileVectors = 1;
 #else
 inline constexpr int kTileRows = 3, kTileVectors = 2;
 #endif
@@ -113,6 +116,37 @@ struct Result {
 
 namespace detail {
 
+#if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
+// The same with registers by name: GCC keeps Floats, which are wider, in memory.
+template <class T, int kRows, int kVectors>
+void multiply_tile(Result c, int64_t K, Left a, Right b, bool accumulate) {
+  constexpr int kRegister = 8, kColumns = kVectors * kWidth / kRegister;
+  __m256 sums[kRows][kColumns];
+  unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+    unroll<kColumns>([&](auto v) __attribute__((always_inline)) {
+      sums[r][v] = accumulate ? _mm256_loadu_ps(c.at + r * c.row + v * kRegister) : _mm256_setzero_ps();
+    });
+  });
+  for (int64_t k = 0; k < K; ++k) {
+    __m256 columns[kColumns];
+    unroll<kColumns>([&](auto v) __attribute__((always_inline)) {
+      columns[v] = _mm256_castsi256_ps(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.at + k * b.row + v * kRegister)));
+    });
+    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+      const __m256 row = _mm256_castsi256_ps(_mm256_set1_epi32(a.at[r * a.row + k * a.step]));
+      unroll<kColumns>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = _mm256_fmadd_ps(row, columns[v], sums[r][v]);
+      });
+    });
+  }
+  unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+    unroll<kColumns>([&](auto v) __attribute__((always_inline)) {
+      _mm256_storeu_ps(c.at + r * c.row + v * kRegister, sums[r][v]);
+    });
+  });
+}
+#else
 template <class T, int kRows, int kVectors>
 void multiply_tile(Result c, int64_t K, Left a, Right b, bool accumulate) {
   Floats sums[kRows][kVectors];
@@ -139,6 +173,7 @@ void multiply_tile(Result c, int64_t K, Left a, Right b, bool accumulate) {
     });
   });
 }
+#endif
 
 }  // namespace detail
 
