@@ -171,6 +171,8 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   if (f.experts) {
     only(*c.norm_topk == always_normalized(f), "norm_topk", *c.norm_topk ? "true" : "false",
          always_normalized(f) ? "weights that add up to 1" : "those of the softmax");
+    only(c.qk_norm_width == QkNormWidth::head || c.kv_heads == c.heads, "kv_heads", c.kv_heads,
+         str("as many as heads, ", c.heads));
     only(c.dense_blocks.empty(), "dense_blocks", in_brackets(c.dense_blocks), "experts in every block");
   }
   only((*c.attention_softcap > 0) == (defaults.attention_softcap > 0), "attention_softcap",

@@ -19,7 +19,7 @@ FOLDERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders")
 ARCHITECTURES = {"llama": ("LLAMA", True), "llama3": ("LLAMA", True), "mistral": ("LLAMA", True), "qwen2": ("QWEN2", False),
                  "qwen3": ("QWEN3", False), "gpt2": ("GPT2", False), "gemma2": ("GEMMA2", False), "gemma3": ("GEMMA3", False),
                  "granite": ("GRANITE", True), "glm4": ("GLM4", False), "qwen3_yarn": ("QWEN3", False), "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True),
-                 "mixtral": ("LLAMA", True), "olmoe": ("OLMOE", False), "granitemoe": ("GRANITE_MOE", True), "qwen3_moe_fused": ("QWEN3MOE", False)}
+                 "mixtral": ("LLAMA", True), "granitemoe": ("GRANITE_MOE", True), "qwen3_moe_fused": ("QWEN3MOE", False)}
 # The ends of names of the tensors that have all experts of a block in a file of llama.cpp, and parts of names of ours.
 EXPERTS = {"gate": ("gate_proj", "w1"), "up": ("up_proj", "w3"), "down": ("down_proj", "w2")}
 

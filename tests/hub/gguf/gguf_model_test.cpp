@@ -53,13 +53,15 @@ std::vector<float> all_of(const GgufFile& file, const GgufTensor& tensor) {
   return values;
 }
 
-// A folder of a small model with an expert that all tokens share.
-std::string with_shared_expert() {
+// A small random model of a family, as many key-value heads as heads.
+std::string written(const std::string& family) {
+  ModelConfig config = test::small_model(family);
+  config.kv_heads = config.heads;
   StreamSet streams(Device::cpu());
-  const ResidentModel model(resolved(test::small_model("qwen2_moe")), DType::f32, streams.add("compute"));
+  const ResidentModel model(resolved(config), DType::f32, streams.add("compute"));
   test::fill_random(model);
-  test::write_model_folder("gguf_model_shared", model);
-  return "gguf_model_shared";
+  test::write_model_folder("gguf_model_" + family, model);
+  return "gguf_model_" + family;
 }
 
 std::string exported(const std::string& folder, const std::string& name, const std::string& type = "f32") {
@@ -94,11 +96,11 @@ TEST_CASE("an exported model has the tensors that llama.cpp expects") {
 TEST_CASE("a model is read from a GGUF file with its config and its values") {
   std::vector<std::string> names{"phi3_long", "phi3_short"};
   for (const auto& [name, expected] : golden().items()) names.push_back(name);
-  names.push_back("shared");
+  names.insert(names.end(), {"qwen2_moe", "olmoe"});
   for (const std::string& name : names) {
     CAPTURE(name);
-    const std::string folder = name == "shared" ? with_shared_expert() : folder_of(name),
-                      path = exported(folder, name);
+    const bool ours = name == "qwen2_moe" || name == "olmoe";
+    const std::string folder = ours ? written(name) : folder_of(name), path = exported(folder, name);
     ModelConfig was = read_published_config(folder), is = read_published_config(path);
     if (was.family == "mistral") was.family = "llama";                     // llama.cpp makes no difference
     if (was.family != "gemma2" && was.family != "gemma3") was.window = 0;  // it has no window there
@@ -167,6 +169,8 @@ TEST_CASE("what llama.cpp cannot express is refused or said") {
   dense.norm_topk = false;
   CHECK(test::missing_from(test::error_of([&] { gguf_architecture(resolved(dense)); }),
                            {"norm_topk is false", "weights that add up to 1"}) == "");
+  CHECK(test::missing_from(test::error_of([&] { gguf_architecture(resolved(test::small_model("olmoe"))); }),
+                           {"kv_heads is 2", "as many as heads, 4"}) == "");
   ModelConfig window = test::small_model("mistral");
   window.window = 5;
   window.max_positions = 64;
