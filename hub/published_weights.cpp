@@ -97,6 +97,9 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
       entries_(tensors_ ? model_tensors(*tensors_, model.config()) : TensorEntries{}),
       quantized_(path_, entries_),
       transposed_(param_names(model.config().family).transposed_weights) {
+  if (tensors_)
+    for (const auto& [name, entry] : tensors_->entries())
+      left_out_ += is_behind_last(name, model.config()) ? 1 : 0;
   if (!tensors_) {
     gguf_.emplace(published);
     for (GgufParameter& p : gguf_parameters(read_gguf_config(*gguf_)))
@@ -208,6 +211,8 @@ std::string PublishedWeights::describe() const {
     kinds.insert(str("4-bit ", name_of(weight.format.kind), weight.format.nested ? ", nested scales" : ""));
   std::string text = path_;
   for (const std::string& kind : kinds) text += ", " + kind;
+  if (left_out_ > 0)
+    text += str(", without ", left_out_, " tensors of blocks that predict more tokens at once");
   return text;
 }
 

@@ -66,6 +66,7 @@ class PublishedWeights {
   std::optional<GgufFile> gguf_;
   std::string path_;
   TensorEntries entries_;
+  int64_t left_out_ = 0;                          // tensors of blocks behind the last
   std::map<std::string, GgufParameter> of_gguf_;  // keyed by name of the parameter
   QuantizedTensors quantized_;
   bool transposed_;                                      // the model's linear weights are (in, out)

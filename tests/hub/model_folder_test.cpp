@@ -5,6 +5,8 @@
 
 #include "bench/case.h"
 #include "hub/adapted_model.h"
+#include "runtime/whole_file.h"
+#include "source_dir.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
 
@@ -137,4 +139,25 @@ TEST_CASE("extra tensors of older files are ignored") {
   specs.back().shape = {41, 16};
   write_ones(specs);
   CHECK(error_reading(model, cpu.stream).find("; 1 unexpected: lm_head.weight: ") != std::string::npos);
+}
+
+TEST_CASE("tensors of blocks that predict more tokens at once are left out, and counted") {
+  const std::string published = str(kSourceDir, "/tests/golden/folders/glm4_moe"),
+                    folder = "model_folder_mtp";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(published, folder);
+  std::string config = read_whole_file(published + "/config.json", 1 << 20);
+  const std::string layers = "\"num_hidden_layers\": 2";
+  REQUIRE(config.find(layers) != std::string::npos);
+  config.replace(config.find(layers), layers.size(), "\"num_hidden_layers\": 1");
+  write_whole_file(folder + "/config.json", config);
+  const ModelConfig c = read_hf_config(folder + "/config.json");
+  Arena tables("tables", Device::cpu());
+  const PublishedWeights weights(folder, Model(c, tables), c.vocab);
+  const std::string text = weights.describe();
+  const size_t at = text.find(", without ");
+  REQUIRE(at != std::string::npos);
+  const int64_t count = std::stoll(text.substr(at + 10));
+  CHECK(count > 30);  // those of 8 experts, of attention and of norms
+  CHECK(text.ends_with(" tensors of blocks that predict more tokens at once"));
 }
