@@ -1,27 +1,27 @@
 #include "model/expert_adapter.h"
 
-#include <algorithm>
-
 #include "model/adapter.h"
 #include "model/names.h"
 
 namespace flatshard {
 namespace {
 
+bool are_alike(const Adapter* a, const Adapter* b) {
+  return a && b ? a->rank == b->rank && a->scale == b->scale : a == b;
+}
+
 // The adapter of a layer of all experts, or none.
 const Adapter* adapter_of(const ModelConfig& config, const ExpertLayer& layer) {
-  const Adapter* of_first = nullptr;
-  for (const std::string& path : layer.paths) {
+  const auto find = [&](const std::string& path) {
     const auto found = config.adapters.find(path);
-    const Adapter* const adapter = found == config.adapters.end() ? nullptr : &found->second;
-    if (path == layer.paths.front()) of_first = adapter;
-    const bool alike = adapter && of_first
-                           ? adapter->rank == of_first->rank && adapter->scale == of_first->scale
-                           : adapter == of_first;
-    check(alike, "lora: all experts of a block have adapters of one rank and scale, or none: ", path, " and ",
-          layer.paths.front(), " differ: check lora.targets, lora.rank_pattern and lora.alpha_pattern");
-  }
-  return of_first;
+    return found == config.adapters.end() ? nullptr : &found->second;
+  };
+  const std::string& first = layer.paths.front();
+  for (const std::string& path : layer.paths)
+    check(are_alike(find(path), find(first)),
+          "lora: all experts of a block have adapters of one rank and scale, or none: ", path, " and ", first,
+          " differ: check lora.targets, lora.rank_pattern and lora.alpha_pattern");
+  return find(first);
 }
 
 void check_adapter(const ModelConfig& config, const ExpertLayer& layer, const Adapter& adapter) {
@@ -36,16 +36,15 @@ void check_adapter(const ModelConfig& config, const ExpertLayer& layer, const Ad
 
 ExpertAdapter::ExpertAdapter(ParamList& params, const ModelConfig& config,
                              const std::vector<ExpertLayer>& layers, double share) {
-  std::vector<std::pair<const ExpertLayer*, const Adapter*>> adapted;
-  for (const ExpertLayer& layer : layers)
-    if (const Adapter* const adapter = adapter_of(config, layer)) {
-      check_adapter(config, layer, *adapter);
-      adapted.emplace_back(&layer, adapter);
-    }
-  check(adapted.empty() || adapted.size() == layers.size(), "lora.targets: ", layers.front().paths.front(),
-        " and ", layers.back().paths.front(),
-        " must both have an adapter, or neither: in PEFT they are one tensor");
-  if (adapted.empty()) return;
+  const Adapter* const adapter = adapter_of(config, layers.front());
+  for (const ExpertLayer& layer : layers) {
+    const Adapter* const other = adapter_of(config, layer);
+    check(are_alike(adapter, other), "lora.targets: ", layers.front().paths.front(), " and ",
+          layer.paths.front(),
+          " must both have an adapter of one rank and scale, or neither: in PEFT they are one tensor");
+  }
+  if (!adapter) return;
+  check_adapter(config, layers.front(), *adapter);
   const auto experts = std::ssize(layers.front().paths);
   const auto add = [&](std::vector<ParamId>& ids, const std::string& name, const Shape& shape,
                        const Init& init) {
@@ -56,26 +55,23 @@ ExpertAdapter::ExpertAdapter(ParamList& params, const ModelConfig& config,
                               .joined = !ids.empty(),
                               .share = share}));
   };
+  const int64_t rank = adapter->rank, in = layers.front().in;
   std::vector<ParamId> a;
-  for (const auto& [layer, adapter] : adapted) ranks_ += adapter->rank;
-  for (int64_t e = 0; e < experts; ++e)
-    for (const auto& [layer, adapter] : adapted)
-      add(a, layer->paths[static_cast<size_t>(e)] + ".lora_A.weight", {adapter->rank, layer->in},
-          initial_a(*adapter, layer->in));
-  a_ = ExpertMatrices(a, {experts, ranks_, layers.front().in}, ranks_ * layers.front().in);
-  int64_t first = 0;
-  for (const auto& [layer, adapter] : adapted) {
-    const int64_t rank = adapter->rank;
+  for (size_t e = 0; e < static_cast<size_t>(experts); ++e)
+    for (const ExpertLayer& layer : layers)
+      add(a, layer.paths[e] + ".lora_A.weight", {rank, in}, initial_a(*adapter, in));
+  ranks_ = rank * std::ssize(layers);
+  a_ = ExpertMatrices(a, {experts, ranks_, in}, ranks_ * in);
+  for (const ExpertLayer& layer : layers) {
     std::vector<ParamId> b;
-    for (const std::string& path : layer->paths)
-      add(b, path + ".lora_B.weight", {layer->out, rank}, Init::constant(0));
-    layers_.push_back({.column = layer->column,
-                       .out = layer->out,
-                       .first = first,
+    for (const std::string& path : layer.paths)
+      add(b, path + ".lora_B.weight", {layer.out, rank}, Init::constant(0));
+    layers_.push_back({.column = layer.column,
+                       .out = layer.out,
+                       .first = rank * std::ssize(layers_),
                        .rank = rank,
                        .scale = adapter->scale,
-                       .b = ExpertMatrices(b, {experts, layer->out, rank}, layer->out * rank)});
-    first += rank;
+                       .b = ExpertMatrices(b, {experts, layer.out, rank}, layer.out * rank)});
   }
 }
 

@@ -176,7 +176,10 @@ TEST_CASE("adapters that experts cannot have are reported") {
   CHECK(error([&](Adapters& a) { a[experts + "2.up_proj"].rank = 4; }).starts_with("lora: all experts"));
   CHECK(error([&](Adapters& a) {
           for (int64_t e = 0; e < kExperts; ++e) a.erase(str(experts, e, ".up_proj"));
-        }).find("must both have an adapter, or neither") != std::string::npos);
+        }).find("must both have an adapter of one rank and scale, or neither") != std::string::npos);
+  CHECK(error([&](Adapters& a) {
+          for (int64_t e = 0; e < kExperts; ++e) a[str(experts, e, ".up_proj")].rank = 4;
+        }).find("must both have an adapter of one rank") != std::string::npos);
   CHECK(error([&](Adapters& a) {
           for (auto& [path, adapter] : a) adapter.dropout = 0.1f;
         }).starts_with("lora.dropout is 0.1, must be 0 with adapters of experts"));
