@@ -492,6 +492,36 @@ TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its b
   CHECK(workshop.train(4, kSteps, "comm_early", all + "--parallel.offload=true") == cuda);
 }
 
+TEST_CASE(
+    "adapters of experts on 4-bit weights, and experts chosen by sigmoid, have the CPU's losses on CUDA") {
+  if (!kCublasBuilt) return test::skip("a build without cuBLASLt");
+  struct Run {
+    const char* family;
+    std::vector<std::string> options, adapters;
+  };
+  for (const Run& r : {Run{"mixtral",
+                           {"--model.experts=4", "--model.experts_per_token=2"},
+                           {"--lora.rank=8", "--lora.targets=[\"w1\", \"w2\", \"w3\"]", "--quant.base=nf4"}},
+                       Run{"glm4_moe",
+                           {"--model.experts=6", "--model.experts_per_token=2", "--model.expert_ffn=48",
+                            "--model.shared_ffn=48", "--model.expert_groups=3", "--model.top_groups=2",
+                            "--model.routed_scale=1.5", "--model.dense_blocks=[0]", "--model.qk_norm=true"},
+                           {}}}) {
+    CAPTURE(r.family);
+    Workshop workshop(r.family, "bf16");
+    std::vector<std::string> options = r.options;
+    if (!r.adapters.empty()) {
+      workshop.train("cpu", 1, WorkOrder::in_order, options);
+      options.push_back("--model.init_from=" + workshop.run() + "/model");
+      options.insert(options.end(), r.adapters.begin(), r.adapters.end());
+    }
+    const Outcome cpu = workshop.train("cpu", 2, WorkOrder::in_order, options),
+                  cuda = workshop.train("cuda", 2, WorkOrder::in_order, options);
+    CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);
+    CHECK(workshop.train("cuda", 2, WorkOrder::random, options) == cuda);
+  }
+}
+
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
   Workshop workshop("llama", "bf16");
   // The second has adapters in spare columns, the third needs scratch for attention.
