@@ -61,14 +61,14 @@ struct Forward {
   float scale;
 
   // What experts are chosen by.
-  __device__ float score(const float* row, int e) const {
+  __device__ __forceinline__ float score(const float* row, int e) const {
     if (!sigmoid) return row[e];
     return cuda::sigmoid(row[e]) + (bias ? bias[e] : 0.0f);
   }
 };
 
 // The groups that experts of a token are chosen from, as bits. A lane has a group.
-__device__ inline unsigned best_groups(const Forward& a, const float* logits) {
+__device__ __forceinline__ unsigned best_groups(const Forward& a, const float* logits) {
   if (a.groups == 1) return 1;
   const int size = a.E / a.groups, group = lane();
   uint64_t first = 0, second = 0;

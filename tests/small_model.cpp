@@ -83,8 +83,9 @@ void fill_random(const ResidentModel& model, float deviation) {
       const ParamSpec& spec = model.model().param_lists()[u].specs()[i];
       const RandomStream random(7, spec.name);
       const float mean = spec.init.kind == Init::Kind::constant ? spec.init.value : 0.0f;
-      visit_float(model.dtype(), [&]<class T>() {
-        T* values = model.parameters()[u][i].as<T>();
+      const Tensor& to = model.parameters()[u][i];
+      visit_float(to.dtype, [&]<class T>() {
+        T* values = to.as<T>();
         for (int64_t j = 0; j < spec.shape.size(); ++j) values[j] = T(mean + deviation * random.normal(j));
       });
     }

@@ -87,6 +87,7 @@ TEST_CASE("comparisons of every width and sign, and of floats with and without o
            {"setp.gt.s32", "0", "-1", 1},          {"setp.gt.s64", "0", "-1", 1},
            {"setp.le.s32", "-1", "0", 1},          {"setp.le.s64", "0", "-1", 0},
            {"setp.lt.s64", "-1", "0", 1},          {"setp.lt.u64", "-1", "0", 0},
+           {"setp.ge.u64", "-1", "0", 1},          {"setp.le.u64", "-1", "0", 0},
            {"setp.eq.f32", one, one, 1},           {"setp.eq.f32", nan, nan, 0},
            {"setp.lt.f32", one, two, 1},           {"setp.lt.f32", nan, two, 0},
            {"setp.gt.f32", two, one, 1},           {"setp.gt.f32", two, nan, 0},
