@@ -73,6 +73,7 @@ __device__ __forceinline__ unsigned best_groups(const Forward& a, const float* l
   const int size = a.E / a.groups, group = lane();
   uint64_t first = 0, second = 0;
   if (group < a.groups)
+#pragma unroll 1
     for (int i = 0; i < size; ++i) {
       const int e = group * size + i;
       const uint64_t key = key_of(a.score(logits, e), e);
@@ -95,7 +96,7 @@ __device__ __forceinline__ unsigned best_groups(const Forward& a, const float* l
   return groups;
 }
 
-__global__ void __launch_bounds__(kThreads) route_forward_kernel(Forward a) {
+__global__ void __launch_bounds__(kThreads, 1) route_forward_kernel(Forward a) {
   const int64_t row = token();
   if (row >= a.tokens) return;
   const float* const logits = a.logits + row * a.E;
