@@ -1,5 +1,6 @@
 // Runs of mixtures of experts, through the program train.
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -43,6 +44,7 @@ void check_same(const test::Workshop& workshop, int ranks, const std::string& op
   CAPTURE(options);
   const test::Finished run = workshop.train(ranks, options + " --run.dir=on");
   CHECK_MESSAGE(hash_of(run) == hash, run.output);
+  std::filesystem::remove_all(workshop.file("resumed"));
   const test::Finished resumed = workshop.train(ranks, options + " --resume whole/step-2 --run.dir=resumed");
   CHECK_MESSAGE(hash_of(resumed) == hash, resumed.output);
 }
@@ -161,11 +163,15 @@ TEST_CASE("mixtures end with the same weights on any ranks, strategies and stage
     const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
     REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
     for (const int ranks : {1, 2, 4, 8}) {
-      for (const char* const strategy : {"no_shard", "zero1", "shard_grad_op", "hybrid"})
+      for (const char* const strategy : {"no_shard", "zero1", "shard_grad_op"})
         check_same(workshop, ranks, str(options, "--parallel.strategy=", strategy), hash_of(whole));
-      for (const char* const memory :
-           {"", "--train.recompute=true", "--parallel.offload=true", "--parallel.wrap=attention_mlp"})
+      for (const char* const memory : {"", "--train.recompute=true", "--parallel.offload=true"})
         check_same(workshop, ranks, options + memory, hash_of(whole));
+      if (options.find("adamw8bit") == std::string::npos)  // whether moments have 8 bits depends on the unit
+        check_same(workshop, ranks, options + "--parallel.wrap=attention_mlp", hash_of(whole));
+      check_same(workshop, ranks,
+                 str(options, "--parallel.strategy=hybrid --parallel.group_size=", std::max(1, ranks / 2)),
+                 hash_of(whole));
     }
     for (const char* const stages : {"--parallel.stages=2", "--parallel.stages=2 --parallel.schedule=gpipe"})
       check_same(workshop, 4, options + stages, hash_of(whole));
