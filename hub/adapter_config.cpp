@@ -145,7 +145,7 @@ WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters
   if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return {*list};
   if (is_all_linear(lora.targets)) {
     std::set<std::string> ends;
-    for (const auto& [path, adapter] : adapters) ends.insert(path.substr(path.rfind('.') + 1));
+    for (const auto& [path, adapter] : adapters) ends.insert(last_component(path));
     return {ends};
   }
   if (lora.layers.empty()) return {std::get<std::string>(lora.targets)};

@@ -21,8 +21,6 @@ std::string without_end(const std::string& name, const std::string& end) {
   return name.substr(0, name.size() - end.size());
 }
 
-std::string last_component(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
 // PEFT's targets for a config without targets.
 std::vector<std::string> default_targets(const ParamNames& names) {
   if (names.fused_qkv()) return {last_component(names.qkv)};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "checkpoint/tensor_difference.h"
+#include "hub/peft_names.h"
 #include "model/lora.h"
 #include "model/names.h"
 #include "runtime/check.h"
@@ -13,8 +14,6 @@ namespace {
 
 constexpr char kGateUp[] = "gate_up_proj", kDown[] = "down_proj";
 constexpr char kInner[] = ".experts.base_layer.lora_", kOuter[] = ".experts.lora_";
-
-std::string last_component(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 bool selects(std::span<const std::string> parameters, const char* which) {
   return std::any_of(parameters.begin(), parameters.end(),

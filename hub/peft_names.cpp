@@ -31,4 +31,6 @@ std::string name_in_files(const std::string& family, const std::string& name) {
   return name;
 }
 
+std::string last_component(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
 }  // namespace flatshard

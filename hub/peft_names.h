@@ -13,4 +13,7 @@ bool has_peft_names(const std::string& family);  // whether PEFT's names differ 
 std::string peft_name(const std::string& family, const std::string& name);
 std::string name_in_files(const std::string& family, const std::string& name);
 
+// The name of a module within the one around it: "q_proj".
+std::string last_component(const std::string& path);
+
 }  // namespace flatshard
