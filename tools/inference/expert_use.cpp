@@ -9,26 +9,13 @@
 
 #include "runtime/check.h"
 #include "runtime/rng.h"
+#include "train/report/metrics.h"
 
 namespace flatshard {
 namespace {
 
 double total(std::span<const int64_t> counts) {
   return static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
-}
-
-double max_load(std::span<const int64_t> loads) {
-  return static_cast<double>(*std::max_element(loads.begin(), loads.end())) *
-         static_cast<double>(loads.size()) / total(loads);
-}
-
-// The entropy of loads as a share of the largest possible.
-double entropy(std::span<const int64_t> loads) {
-  if (loads.size() < 2) return 1;
-  double sum = 0;
-  for (const int64_t n : loads)
-    if (n > 0) sum -= static_cast<double>(n) / total(loads) * std::log(static_cast<double>(n) / total(loads));
-  return sum / std::log(static_cast<double>(loads.size()));
 }
 
 // The mutual information of rows and columns, in bits.
@@ -134,8 +121,9 @@ std::string ExpertUse::table() const {
   };
   for (const Block& block : blocks_) {
     const std::vector<int64_t> of_block = loads(block);
-    const double values[5] = {max_load(of_block), entropy(of_block),
-                              static_cast<double>(std::count(of_block.begin(), of_block.end(), 0)),
+    const std::vector<double> counts(of_block.begin(), of_block.end());
+    const auto of = expert_metrics(counts, experts_);  // max_load, entropy, unused
+    const double values[5] = {of.at(0).value, of.at(1).value, of.at(2).value,
                               information(block.own, of_block), information(block.shuffled, of_block)};
     line(std::to_string(block.index), values, 0);
     for (size_t i = 0; i < std::size(sums); ++i) sums[i] += values[i] / static_cast<double>(blocks_.size());
