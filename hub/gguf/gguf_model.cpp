@@ -26,6 +26,7 @@ struct GgufFamily {
   bool llama3 = false;       // the file may have the divisors of llama3 (gguf_rope.h)
   bool longrope = false;     // the file may have the divisors of longrope
   bool experts = false;      // a mixture of experts; an architecture may have files with and without
+  bool norm_topk = true;     // the weights of a token's experts add up to 1
   // Attention scores of models with this many layers are divided by the square root of hidden / heads.
   int64_t layers_by_hidden = 0;
 };
@@ -45,8 +46,8 @@ constexpr GgufFamily kFamilies[] = {
     {.family = "smollm3", .architecture = "smollm3", .interleaved = true},
     {.family = "mixtral", .architecture = "llama", .interleaved = true, .experts = true},
     {.family = "qwen3_moe", .architecture = "qwen3moe", .experts = true},
-    {.family = "qwen2_moe", .architecture = "qwen2moe", .experts = true},
-    {.family = "olmoe", .architecture = "olmoe", .experts = true},
+    {.family = "qwen2_moe", .architecture = "qwen2moe", .experts = true, .norm_topk = false},
+    {.family = "olmoe", .architecture = "olmoe", .experts = true, .norm_topk = false},
     {.family = "granitemoe", .architecture = "granitemoe", .interleaved = true, .experts = true},
 };
 
@@ -149,11 +150,6 @@ void read_converted(const GgufParameter& p, const ReadMatrix& read, Extents from
   }
 }
 
-// Whether llama.cpp divides the weights of a token's experts by their sum.
-bool always_normalized(const GgufFamily& f) {
-  return std::string_view(f.family) != "olmoe" && std::string_view(f.family) != "qwen2_moe";
-}
-
 // Checks the settings that llama.cpp fixes.
 void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   const auto only = [&](bool holds, const char* key, auto value, const std::string& wanted) {
@@ -169,8 +165,8 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   const int64_t scalar = c.layers == f.layers_by_hidden ? c.hidden / c.heads : c.head_dim;
   only(c.query_scalar == scalar, "query_scalar", c.query_scalar, std::to_string(scalar));
   if (f.experts) {
-    only(*c.norm_topk == always_normalized(f), "norm_topk", *c.norm_topk ? "true" : "false",
-         always_normalized(f) ? "weights that add up to 1" : "those of the softmax");
+    only(*c.norm_topk == f.norm_topk, "norm_topk", *c.norm_topk ? "true" : "false",
+         f.norm_topk ? "weights that add up to 1" : "those of the softmax");
     only(c.qk_norm_width == QkNormWidth::head || c.kv_heads == c.heads, "kv_heads", c.kv_heads,
          str("as many as heads, ", c.heads));
     only(c.dense_blocks.empty(), "dense_blocks", in_brackets(c.dense_blocks), "experts in every block");
@@ -220,7 +216,7 @@ void read_experts(const GgufFamily& f, const GgufKeys& keys, ModelConfig& c) {
   c.experts_per_token = keys.size("expert_used_count");
   c.expert_ffn = keys.size("expert_feed_forward_length", c.ffn);
   if (family(f.family).shared_expert) c.shared_ffn = keys.size("expert_shared_feed_forward_length");
-  c.norm_topk = always_normalized(f);
+  c.norm_topk = f.norm_topk;
 }
 
 const GgufFamily& family_of(const GgufFile& file) {
