@@ -29,8 +29,8 @@ std::string block_of(const std::string& name, const ParamNames& names, const Mod
   fail(str(where, ": the base has no such experts: check that the adapter was made for this base"));
 }
 
-// The pattern for layers of single experts that means the same as one for the parameter of all, which may be
-// in a module of another name.
+// The pattern for layers of single experts that means the same as one for the parameter of all. The module
+// around them may have another name here.
 std::string pattern_for(const std::string& pattern, const std::string& parameter, const std::string& layers) {
   if (!pattern.ends_with(parameter)) return pattern;
   std::string before = pattern.substr(0, pattern.size() - parameter.size());

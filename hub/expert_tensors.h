@@ -22,8 +22,8 @@ struct ExpertPart {
   std::string parameter;  // such as model.layers.0.mlp.experts.3.gate_proj.lora_B.weight
   bool is_a;
   int64_t experts, expert, rank;
-  int64_t rows, columns;  // of the part
-  int64_t first_row = 0;  // of b: 0, or F for up
+  int64_t rows, columns;  // shape of the part
+  int64_t first_row = 0;  // row of b at which the part begins: 0, or F for up
 };
 
 // Whether a tensor's name, without the prefix of adapters, is that of an adapter of all experts.

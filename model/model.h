@@ -82,7 +82,7 @@ class Model {
   const std::vector<ParamList>& param_lists() const { return param_lists_; }
   std::vector<ParamList>& param_lists() { return param_lists_; }
   int64_t parameter_count() const;
-  // Those that a token meets: of experts only its share.
+  // The parameters that one token meets, which are only a share of the experts.
   int64_t active_parameter_count() const;
 
   // Computes the rotary tables. The arena must be committed.

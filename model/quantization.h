@@ -39,7 +39,7 @@ class QuantizedParams {
  public:
   QuantizedParams() = default;
   // Declares the parts of path.weight. `init` describes the initial values, which are quantized. `share` is
-  // that of ParamSpec.
+  // as in ParamSpec.
   QuantizedParams(ParamList& params, const std::string& path, const FourBitWeight& weight, const Init& init,
                   double share = 1);
 

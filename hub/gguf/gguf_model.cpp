@@ -107,7 +107,7 @@ int64_t take_expert(std::string& layer) {
 
 // Where a parameter of the model is in a file.
 struct GgufPlace {
-  std::string name;   // of the tensor
+  std::string name;   // name of the tensor
   std::string layer;  // the path within the block, with {e} for an expert; "": outside of the blocks
   int64_t expert = -1;
 };
