@@ -81,8 +81,13 @@ const SafetensorsEntry* TensorFolder::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : found->second;
 }
 
+bool TensorFolder::has(const SafetensorsEntry& of_file) const {
+  return find(of_file.name) == &of_file || wholes_.contains(&of_file);
+}
+
 void TensorFolder::cut(const JoinedTensor& joined) {
-  const SafetensorsEntry whole = *entries_.at(joined.name);
+  const SafetensorsEntry& whole = *entries_.at(joined.name);
+  wholes_.insert(&whole);
   int64_t begin = whole.bytes.begin, elements = 0;
   for (const JoinedTensor::Part& part : joined.parts) elements += part.elements();
   entries_.erase(joined.name);

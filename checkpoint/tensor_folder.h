@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class TensorFolder {
   // All tensors, by name.
   const std::map<std::string, const SafetensorsEntry*>& entries() const { return entries_; }
   const SafetensorsEntry* find(const std::string& name) const;  // null if there is none
+  // Whether a tensor of a file is one of the folder's, or all of its parts are.
+  bool has(const SafetensorsEntry& of_file) const;
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   // The names of all files of the tensors, without the folder; the index, or the single file, is last.
   const std::vector<std::string>& file_names() const { return file_names_; }
@@ -65,6 +68,7 @@ class TensorFolder {
   std::vector<std::string> file_names_;
   std::map<std::string, const SafetensorsEntry*> entries_;
   std::vector<std::unique_ptr<SafetensorsEntry>> parts_;  // made by cut()
+  std::set<const SafetensorsEntry*> wholes_;              // cut into parts
 };
 
 // Reads one process's ranges of the files of a TensorFolder, and sums the bytes while they are in cache. If

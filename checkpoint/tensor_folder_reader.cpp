@@ -41,7 +41,7 @@ void TensorFolderReader::sum_rest() {
     };
     int64_t at = 0;
     for (const SafetensorsEntry& entry : file->entries())
-      if (folder_.find(entry.name) == &entry) {
+      if (folder_.has(entry)) {
         sum_between(at, entry.bytes.begin);
         at = entry.bytes.begin + entry.bytes.size;
       }

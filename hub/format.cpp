@@ -12,6 +12,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr double kSwigluAlpha = 1.702;  // of gpt_oss (kernels/clamped_glu.h)
+
 std::string list_of(const std::vector<int64_t>& blocks) { return json_text(ordered_json(blocks)); }
 
 std::vector<int64_t> first_blocks(int64_t count) {
@@ -28,7 +30,7 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
           " cannot be written to a Hugging Face config of family ", c.family, ", where ", key, " is always ",
           only);
   };
-  if (!format.qkv_bias) fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
+  if (!format.qkv_bias || f.linear_bias) fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
   if (!format.qk_norm) fixed("qk_norm", *c.qk_norm, f.qk_norm);
   if (!format.window) fixed("window", *c.window, int64_t{0});
   if (!format.layer_types && *c.window > 0) {
@@ -97,6 +99,11 @@ void write_experts(ordered_json& out, const Format& format, const ModelConfig& c
   }
   if (format.norm_topk) out["norm_topk_prob"] = *c.norm_topk;
   if (format.shared_expert) out["shared_expert_intermediate_size"] = c.shared_ffn;
+  if (format.swiglu_limit) {
+    out["experts_per_token"] = c.experts_per_token;
+    out["swiglu_alpha"] = kSwigluAlpha;
+    out["swiglu_limit"] = *c.swiglu_limit;
+  }
   out["output_router_logits"] = c.router_aux_loss > 0;
   out["router_aux_loss_coef"] = c.router_aux_loss;
 }
@@ -147,6 +154,16 @@ void read_experts(const JsonReader& in, const Format& format, ModelConfig& c) {
   in.must(!in.has("router_jitter_noise") || in.value("router_jitter_noise") == 0, "router_jitter_noise",
           "0: other values are not supported");
   if (in.flag("output_router_logits", false)) c.router_aux_loss = in.positive("router_aux_loss_coef");
+}
+
+// The keys of gpt_oss.
+void read_limit(const JsonReader& in, ModelConfig& c) {
+  c.swiglu_limit = in.positive("swiglu_limit", family(c.family).swiglu_limit);
+  in.must(in.positive("swiglu_alpha", kSwigluAlpha) == kSwigluAlpha, "swiglu_alpha",
+          str(kSwigluAlpha, ": other values are not supported"));
+  in.must(*c.qkv_bias, "attention_bias", "true: other values are not supported");
+  in.must(in.size("experts_per_token", c.experts_per_token) == c.experts_per_token, "experts_per_token",
+          str(c.experts_per_token, ", as num_experts_per_tok"));
 }
 
 const char* activation_of(MlpKind mlp) { return mlp == MlpKind::geglu ? "gelu_pytorch_tanh" : "silu"; }
@@ -234,6 +251,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
     c.logit_softcap = cap("final_logit_softcapping", f.logit_softcap);
   }
   if (format.experts) read_experts(in, format, c);
+  if (format.swiglu_limit) read_limit(in, c);
   return c;
 }
 
@@ -370,6 +388,17 @@ const std::vector<Format>& formats() {
        .norm_topk = true,
        .qk_norm = true,
        .groups = true},
+      {.family = "gpt_oss",
+       .architecture = "GptOssForCausalLM",
+       .kv_heads = 8,
+       .head_dim = 64,
+       .attention_bias = true,
+       .qkv_bias = true,
+       .window = 128,
+       .layer_types = true,
+       .experts = "num_local_experts",
+       .swiglu_limit = true,
+       .scaled_by_default = true},
       {.family = "idefics2",
        .architecture = "Idefics2ForConditionalGeneration",
        .kv_heads = 8,

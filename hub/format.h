@@ -42,6 +42,8 @@ struct Format {
   // The file has the keys n_group, topk_group and routed_scaling_factor; n_shared_experts, each as wide as an
   // expert; and first_k_dense_replace, the number of the first blocks, which have no experts.
   bool groups = false;
+  bool swiglu_limit = false;       // the file has this key, swiglu_alpha and experts_per_token
+  bool scaled_by_default = false;  // positions are scaled if the file does not say how
   // The model_type of text_config, the object with the keys of the text. Null unless the model reads images.
   const char* text_type = nullptr;
 };

@@ -33,6 +33,14 @@ JsonReader reader_of(std::string_view text, const std::string& path) {
   return {path, checked_json<json>(text, path)};
 }
 
+// Whether the file has the member for 4-bit weights. Weights in MXFP4 need no other description than their
+// tensors (quantized/mxfp4_tensors.h).
+bool has_four_bits(const JsonReader& in) {
+  if (!in.has(kQuantization)) return false;
+  const json& member = in.value(kQuantization);
+  return !member.is_object() || member.value("quant_method", json()) != "mxfp4";
+}
+
 }  // namespace
 
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of) {
@@ -73,7 +81,7 @@ ModelConfig read_hf_config(const std::string& path) {
 
 std::optional<QuantizationConfig> read_quantization_config(const std::string& path) {
   const JsonReader in = reader_of(read_whole_file(path, kMostHfConfigBytes), path);
-  if (!in.has(kQuantization)) return {};
+  if (!has_four_bits(in)) return {};
   return parse_quantization_config(json_text(in.value(kQuantization)), path);
 }
 
@@ -90,7 +98,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
             str("[\"", format->architecture, "\"]"));
   if (in.has("dtype") && in.has("torch_dtype"))  // the new and the old spelling
     in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "equal to torch_dtype");
-  if (in.has(kQuantization)) parse_quantization_config(json_text(in.value(kQuantization)), path);
+  if (has_four_bits(in)) parse_quantization_config(json_text(in.value(kQuantization)), path);
   try {
     return resolved(read_family(in, *format));
   } catch (const Error& error) {

@@ -42,16 +42,25 @@ std::vector<JoinedTensor> joined_experts(const ModelConfig& c) {
   for (int64_t i = 0; i < c.layers; ++i) {
     if (!c.has_experts(i)) continue;
     const std::string prefix = block_prefix(names, i);
+    const int64_t C = c.hidden, F = c.expert_ffn;
+    const bool in_turn = names.interleaved_experts();
     const auto part = [&](const std::string& name, int64_t e, int64_t rows, int64_t columns) {
       return JoinedTensor::Part{prefix + of_expert(name, e) + ".weight", {rows, columns}};
     };
-    JoinedTensor gate_up{
-        .name = prefix + names.all_gate_up, .shape = {c.experts, 2 * c.expert_ffn, c.hidden}, .parts = {}},
-        down{.name = prefix + names.all_down, .shape = {c.experts, c.hidden, c.expert_ffn}, .parts = {}};
+    const auto shape = [&](int64_t out, int64_t in) {
+      return in_turn ? std::vector{c.experts, in, out} : std::vector{c.experts, out, in};
+    };
+    JoinedTensor gate_up{.name = prefix + names.all_gate_up, .shape = shape(2 * F, C), .parts = {}},
+        down{.name = prefix + names.all_down, .shape = shape(C, F), .parts = {}};
     for (int64_t e = 0; e < c.experts; ++e) {
-      gate_up.parts.push_back(part(names.expert_gate, e, c.expert_ffn, c.hidden));
-      gate_up.parts.push_back(part(names.expert_up, e, c.expert_ffn, c.hidden));
-      down.parts.push_back(part(names.expert_down, e, c.hidden, c.expert_ffn));
+      if (in_turn) {
+        gate_up.parts.push_back(part(names.expert_gate_up, e, C, 2 * F));
+        down.parts.push_back(part(names.expert_down, e, F, C));
+        continue;
+      }
+      gate_up.parts.push_back(part(names.expert_gate, e, F, C));
+      gate_up.parts.push_back(part(names.expert_up, e, F, C));
+      down.parts.push_back(part(names.expert_down, e, C, F));
     }
     joined.push_back(std::move(gate_up));
     joined.push_back(std::move(down));

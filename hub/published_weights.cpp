@@ -96,6 +96,7 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
       path_(tensors_ ? tensors_->path() : published),
       entries_(tensors_ ? model_tensors(*tensors_, model.config()) : TensorEntries{}),
       quantized_(path_, entries_),
+      mxfp4_(path_, entries_, model.config()),
       transposed_(param_names(model.config().family).transposed_weights) {
   if (tensors_)
     for (const auto& [name, entry] : tensors_->entries())
@@ -111,6 +112,7 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
 // The shape of the parameter in a model without 4-bit weights.
 std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
   if (gguf_) return of_gguf_.at(name).shape_in_model();
+  if (mxfp4_.has(name)) return mxfp4_.shape_of(name);
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return entries_.at(name)->shape;
   const auto& [format, out, in] = found->second;
@@ -128,12 +130,13 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
   for (const auto& [name, parameter] : of_gguf_) unexpected.insert(name);
   for (const std::string& name : quantized_.names())
     if (!quantized_.weights().contains(name)) unexpected.erase(name);
+  for (const std::string& name : mxfp4_.names()) unexpected.erase(name);
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
     if (adapters.contains(spec.name)) continue;
     if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
       spec.shape.front() = vocab;
     unexpected.erase(spec.name);
-    if (!entries_.contains(spec.name) && !of_gguf_.contains(spec.name))
+    if (!entries_.contains(spec.name) && !of_gguf_.contains(spec.name) && !mxfp4_.has(spec.name))
       missing.push_back(spec.name);
     else if (const std::vector<int64_t> shape = shape_of(spec.name); shape != spec.shape)
       other.push_back(spec.name + " " + in_brackets(shape) + " instead of " + in_brackets(spec.shape));
@@ -144,6 +147,7 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
         ": download all files of the folder again, from one model");
   std::set<std::string> checked;
   for (const std::string& name : quantized_.names()) checked.insert(name);
+  for (const std::string& name : mxfp4_.names()) checked.insert(name);
   for (const auto& [name, entry] : entries_)
     check(checked.contains(name) || float_dtype(*entry).has_value(), path_, ": ", name, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
@@ -151,6 +155,7 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
 
 void PublishedWeights::read_stored(const std::string& name, int64_t first, int64_t count, float* to) {
   if (gguf_) return read_from_gguf(of_gguf_.at(name), *gguf_, first, count, to);
+  if (mxfp4_.has(name)) return mxfp4_.read(name, first, count, to);
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return read_floats(*entries_.at(name), first, count, to);
   const FourBitWeight& weight = found->second;
@@ -205,10 +210,12 @@ std::string PublishedWeights::describe() const {
   if (gguf_) return str(path_, ", ", gguf_types(*gguf_));
   std::set<std::string> parts, kinds;
   for (const std::string& name : quantized_.names()) parts.insert(name);
+  for (const std::string& name : mxfp4_.names()) parts.insert(name);
   for (const auto& [name, entry] : entries_)
     if (!parts.contains(name)) kinds.insert(entry->dtype);
   for (const auto& [name, weight] : quantized_.weights())
     kinds.insert(str("4-bit ", name_of(weight.format.kind), weight.format.nested ? ", nested scales" : ""));
+  if (!mxfp4_.empty()) kinds.insert("experts in MXFP4");
   std::string text = path_;
   for (const std::string& kind : kinds) text += ", " + kind;
   if (left_out_ > 0)

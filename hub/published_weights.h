@@ -1,7 +1,7 @@
 #pragma once
 // Reads the weights of a published model: any range of any parameter, by the model's names, converted to fp32
-// from F32, BF16 or F16, or dequantized from 4 bits (hub/quantized/quantized_tensors.h). A published model is
-// a model folder, or a GGUF file, whose blocks are dequantized.
+// from F32, BF16 or F16, or dequantized from 4 bits (hub/quantized/quantized_tensors.h, mxfp4_tensors.h). A
+// published model is a model folder, or a GGUF file, whose blocks are dequantized.
 //
 // A model that keeps 4-bit weights can also read their parts unchanged.
 //
@@ -20,6 +20,7 @@
 
 #include "hub/gguf/gguf_model.h"
 #include "hub/model_folder.h"
+#include "hub/quantized/mxfp4_tensors.h"
 #include "hub/quantized/quantized_tensors.h"
 
 namespace flatshard {
@@ -69,6 +70,7 @@ class PublishedWeights {
   int64_t left_out_ = 0;                          // tensors of blocks behind the last
   std::map<std::string, GgufParameter> of_gguf_;  // keyed by name of the parameter
   QuantizedTensors quantized_;
+  Mxfp4Tensors mxfp4_;
   bool transposed_;                                      // the model's linear weights are (in, out)
   std::map<std::string, std::vector<float>> mean_rows_;  // mean rows, computed on first use
 };

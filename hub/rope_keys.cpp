@@ -49,7 +49,8 @@ ordered_json yarn_json(const RopeScalingConfig& s) {
 ordered_json rope_scaling_json(const ModelConfig& c, const Format& format) {
   const RopeScalingConfig& s = c.rope_scaling;
   if (family(c.family).rope_axes) return {{"type", kAxes}, {kSections, c.rope_sections}};
-  if (s.kind == Kind::none) return nullptr;
+  if (s.kind == Kind::none)
+    return format.scaled_by_default ? ordered_json{{"rope_type", "default"}} : ordered_json(nullptr);
   if (s.kind == Kind::yarn) return yarn_json(s);
   if (s.kind == Kind::longrope) return longrope_json(c, format);
   ordered_json out{{"rope_type", name_of(s.kind)}, {"factor", s.factor}};
@@ -191,6 +192,7 @@ void read_rope(const JsonReader& in, const Format& format, ModelConfig& c) {
         partial_rotary_factor(in.object("rope_parameters"), format, *c.partial_rotary_factor);
   c.rope_theta = in.positive("rope_theta", f.rope_theta);
   if (format.window_rope) c.window_rope_theta = in.positive("rope_local_base_freq", f.window_rope_theta);
+  if (format.scaled_by_default && !has_parameters) in.require("rope_scaling");
   if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"), around);
   if (!has_parameters) return;
   if (!format.window_rope) {

@@ -1,7 +1,9 @@
 #include "kernels/cached_attention.h"
 
 #include "kernels/attention_forward.h"
+#include "kernels/attention_sink.h"
 #include "kernels/elementwise.h"
+#include "kernels/sink_terms.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
@@ -21,6 +23,9 @@ void check_texts(const CachedAttention& a) {
   check(a.k.count == a.v.count && a.q.count == a.o.count && a.q.count % a.k.count == 0,
         "cached_attention: ", a.q.count, " query heads, ", a.k.count, " key heads and ", a.v.count,
         " value heads; the first must be a multiple of the others");
+  check(a.sinks.empty() || (a.sinks.size() == a.q.count && a.sinks.dtype == a.o.of.dtype),
+        "cached_attention: sinks are ", a.sinks.dtype, " ", a.sinks.shape, ", must be ", a.o.of.dtype, " (",
+        a.q.count, ")");
 }
 
 Heads rows_of(const Heads& x, int64_t begin, int64_t end) {
@@ -45,9 +50,11 @@ void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const
   const int64_t all = text.past + text.rows;
   append_rows(stream, text.cache.k.slice(text.past, all), rows_of(a.k, row, row + text.rows));
   append_rows(stream, text.cache.v.slice(text.past, all), rows_of(a.v, row, row + text.rows));
+  const Heads o = rows_of(a.o, row, row + text.rows);
+  const Tensor lse = scratch.alloc(DType::f32, {a.q.count, text.rows});
   attention_forward(stream, scratch,
-                    {.o = rows_of(a.o, row, row + text.rows),
-                     .lse = scratch.alloc(DType::f32, {a.q.count, text.rows}),
+                    {.o = o,
+                     .lse = lse,
                      .q = rows_of(a.q, row, row + text.rows),
                      .k = text.cache.k.slice(0, all),
                      .v = text.cache.v.slice(0, all),
@@ -57,6 +64,7 @@ void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const
                               .window = a.window},
                      .scale = a.scale,
                      .softcap = a.softcap});
+  if (!a.sinks.empty()) attention_sink_forward(stream, {.o = o, .lse = lse, .sinks = a.sinks});
 }
 
 }  // namespace
@@ -103,11 +111,14 @@ void forward_block_of(const CachedAttention& a, const CachedText& text, int64_t 
   const int64_t at_head = blocks.single ? head * blocks.group + begin : head;
   const Packed<T> k{text.cache.k.as<Word>(), text.cache.capacity, D},
       v{text.cache.v.as<Word>(), text.cache.capacity, D};
+  float lse[kQueryBlock];
+  T* const o = a.o.at<T>(at_row, at_head);
+  const int64_t o_stride = blocks.single ? D : a.o.stride();
   forward_block<T>({.q = a.q.at<T>(at_row, at_head),
-                    .o = a.o.at<T>(at_row, at_head),
-                    .lse = nullptr,
+                    .o = o,
+                    .lse = a.sinks.empty() ? nullptr : lse,
                     .q_stride = blocks.single ? D : a.q.stride(),
-                    .o_stride = blocks.single ? D : a.o.stride(),
+                    .o_stride = o_stride,
                     .k = k.along(key_head, 0),
                     .v = v.down(key_head, 0),
                     .queries = {0, begin, std::min(blocks.queries, begin + kQueryBlock)},
@@ -120,6 +131,11 @@ void forward_block_of(const CachedAttention& a, const CachedText& text, int64_t 
                     .scale = a.scale,
                     .softcap = a.softcap},
                    worker);
+  if (a.sinks.empty()) return;
+  const int64_t queries = std::min(blocks.queries - begin, kQueryBlock);
+  for (int64_t i = 0; i < queries; ++i)
+    add_sink(o + i * o_stride, D, lse[i],
+             static_cast<float>(a.sinks.as<T>()[blocks.single ? at_head + i : at_head]));
 }
 
 // Calls work(text, first row, task of the text, worker) for tasks(text) tasks of every text, in parallel.

@@ -33,6 +33,7 @@ struct CachedAttention {
   Heads o;        // (T, Hq, D)
   Heads q, k, v;  // the new tokens of all texts, in order
   std::vector<CachedText> texts;
+  Tensor sinks{};      // (Hq) of the dtype of o, or empty (attention_sink.h)
   int64_t window = 0;  // see attention.h
   float scale;
   float softcap = 0;  // see attention.h

@@ -12,6 +12,8 @@ struct Run {
   void operator()(const GeluForward& a) const { gelu_forward(stream, a); }
   void operator()(const GeluBackward& a) const { gelu_backward(stream, a); }
   void operator()(const RopeForward& a) const { rope_forward(stream, a); }
+  void operator()(const ClampedGluForward& a) const { clamped_glu_forward(stream, a); }
+  void operator()(const ClampedGluBackward& a) const { clamped_glu_backward(stream, a); }
 };
 
 }  // namespace

@@ -5,14 +5,15 @@
 
 #include <variant>
 
+#include "kernels/clamped_glu.h"
 #include "kernels/gelu.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
 
 namespace flatshard {
 
-using ProductEnd =
-    std::variant<std::monostate, SwigluForward, SwigluBackward, GeluForward, GeluBackward, RopeForward>;
+using ProductEnd = std::variant<std::monostate, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
+                                RopeForward, ClampedGluForward, ClampedGluBackward>;
 
 void run(Stream& stream, const ProductEnd& end);
 

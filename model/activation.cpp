@@ -1,5 +1,6 @@
 #include "model/activation.h"
 
+#include "kernels/clamped_glu.h"
 #include "kernels/gelu.h"
 #include "kernels/swiglu.h"
 
@@ -13,6 +14,8 @@ GeluKind gelu_of(MlpKind kind) { return kind == MlpKind::quick_gelu ? GeluKind::
 
 ProductEnd Activation::forward(const Rows& a, const Rows& up) const {
   const int64_t F = a.width;
+  if (kind_ == MlpKind::clamped_glu)
+    return ClampedGluForward{.y = a.values(), .x = up.values(), .limit = limit_};
   if (!is_gated()) return GeluForward{.y = a.values(), .x = up.values(), .kind = gelu_of(kind_)};
   return SwigluForward{.y = a.values(),
                        .gate = up.columns(0, F).values(),
@@ -24,6 +27,8 @@ ProductEnd Activation::forward(const Rows& a, const Rows& up) const {
 
 ProductEnd Activation::backward(const Rows& d_up, const Tensor& da, const Rows& up) const {
   const int64_t F = da.shape[1];
+  if (kind_ == MlpKind::clamped_glu)
+    return ClampedGluBackward{.dx = d_up.values(), .dy = da, .x = up.values(), .limit = limit_};
   if (!is_gated())
     return GeluBackward{.dx = d_up.values(), .dy = da, .x = up.values(), .kind = gelu_of(kind_)};
   return SwigluBackward{.dgate = d_up.columns(0, F).values(),

@@ -1,6 +1,6 @@
 #pragma once
 // The activation of an MLP, of (N, F): a = f(gate) up with f = silu or gelu, or a = gelu(up), by a kind of
-// GELU. gate and up are side by side in each row.
+// GELU. gate and up are side by side in each row; a clamped unit has them in turn (kernels/clamped_glu.h).
 
 #include "model/config.h"
 #include "model/layer_call.h"
@@ -10,9 +10,9 @@ namespace flatshard {
 
 class Activation {
  public:
-  explicit Activation(MlpKind kind) : kind_(kind) {}
+  explicit Activation(MlpKind kind, double limit = 0) : kind_(kind), limit_(static_cast<float>(limit)) {}
 
-  bool is_gated() const { return kind_ == MlpKind::swiglu || kind_ == MlpKind::geglu; }
+  bool is_gated() const { return kind_ != MlpKind::gelu && kind_ != MlpKind::quick_gelu; }
   // For Linear::input() and output(): GELU takes no strides, so its rows must be contiguous.
   int64_t row_multiple() const { return is_gated() ? 1 : 0; }
 
@@ -24,6 +24,7 @@ class Activation {
 
  private:
   MlpKind kind_;
+  float limit_;  // of a clamped unit
 };
 
 }  // namespace flatshard

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_sink.h"
 #include "kernels/qk_norm.h"
 #include "kernels/rope.h"
 #include "model/kv_cache.h"
@@ -138,21 +139,29 @@ void QkHeads::rotate_back(LayerCall& c, const Rows& packed) const {
                            .sections = forth.sections});
 }
 
-Attention::Attention(const ModelConfig& config, int64_t layer)
+Attention::Attention(ParamList& params, const ModelConfig& config, int64_t layer)
     : layer_(layer),
       query_heads_(config.heads),
       head_dim_(config.head_dim),
       window_(config.window_of(layer)),
       causal_(config.causal),
       scale_(config.attention_scale()),
-      softcap_(static_cast<float>(*config.attention_softcap)) {}
+      softcap_(static_cast<float>(*config.attention_softcap)) {
+  if (!config.sinks) return;
+  const ParamNames& names = param_names(config.family);
+  sinks_ = params.add({.name = block_prefix(names, layer) + names.sinks,
+                       .shape = {query_heads_},
+                       .init = Init::normal(0.02f),
+                       .role = ParamRole::bias,
+                       .decay = false});
+}
 
 AttentionMask Attention::mask(const LayerCall& c) const {
   return {.cu_seqlens = c.boundaries, .causal = causal_, .window = window_};
 }
 
-void Attention::forward(LayerCall& c, const Rows& o, const QkvHeads& heads) {
-  if (c.cache) return attend_to_cache(c, output_heads(o), heads);
+void Attention::forward(LayerCall& c, const ParamView& p, const Rows& o, const QkvHeads& heads) {
+  if (c.cache) return attend_to_cache(c, p, output_heads(o), heads);
   lse_ = saved_attention(c).alloc(DType::f32, {query_heads_, o.count()});
   attention_forward(c.stream, c.scratch,
                     {.o = output_heads(o),
@@ -163,9 +172,11 @@ void Attention::forward(LayerCall& c, const Rows& o, const QkvHeads& heads) {
                      .mask = mask(c),
                      .scale = scale_,
                      .softcap = softcap_});
+  if (sinks_) attention_sink_forward(c.stream, {.o = output_heads(o), .lse = lse_, .sinks = sinks(p)});
 }
 
-void Attention::attend_to_cache(LayerCall& c, const Heads& o, const QkvHeads& heads) const {
+void Attention::attend_to_cache(LayerCall& c, const ParamView& p, const Heads& o,
+                                const QkvHeads& heads) const {
   std::vector<CachedText> texts;
   for (const auto& [text, rows] : c.texts) {
     const int64_t index = static_cast<int64_t>(texts.size());
@@ -180,14 +191,22 @@ void Attention::attend_to_cache(LayerCall& c, const Heads& o, const QkvHeads& he
                             .k = heads.k,
                             .v = heads.v,
                             .texts = std::move(texts),
+                            .sinks = sinks(p),
                             .window = window_,
                             .scale = scale_,
                             .softcap = softcap_});
 }
 
-void Attention::backward(LayerCall& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads,
-                         const Rows& o) const {
+void Attention::backward(LayerCall& c, const ParamView& p, const GradView& g, const QkvHeads& d,
+                         const Rows& d_o, const QkvHeads& heads, const Rows& o) const {
   check(!c.cache, "attention_backward: a call with a KV cache has no backward pass");
+  if (sinks_ && !g[*sinks_].empty())
+    attention_sink_backward(c.stream, {.dsinks = g[*sinks_],
+                                       .grad_o = output_heads(d_o),
+                                       .o = output_heads(o),
+                                       .lse = lse_,
+                                       .sinks = sinks(p),
+                                       .accumulate = g.accumulates(*sinks_)});
   attention_backward(c.stream, c.scratch,
                      {.dq = d.q,
                       .dk = d.k,

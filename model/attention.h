@@ -3,6 +3,8 @@
 // heads of q and k, token by token, and then attends within each document of the batch, or over a KV cache.
 // Only Attention relates tokens to each other.
 
+#include <optional>
+
 #include "kernels/attention.h"
 #include "kernels/product_end.h"
 #include "model/config.h"
@@ -65,19 +67,23 @@ inline Arena& saved_attention(const LayerCall& c) { return c.kept ? *c.kept : c.
 
 class Attention {
  public:
-  Attention(const ModelConfig& config, int64_t layer);
+  // Declares the sinks of heads, if the family has them.
+  Attention(ParamList& params, const ModelConfig& config, int64_t layer);
 
-  void forward(LayerCall& c, const Rows& o, const QkvHeads& heads);
-  void backward(LayerCall& c, const QkvHeads& d, const Rows& d_o, const QkvHeads& heads, const Rows& o) const;
+  void forward(LayerCall& c, const ParamView& p, const Rows& o, const QkvHeads& heads);
+  void backward(LayerCall& c, const ParamView& p, const GradView& g, const QkvHeads& d, const Rows& d_o,
+                const QkvHeads& heads, const Rows& o) const;
 
  private:
-  void attend_to_cache(LayerCall& c, const Heads& o, const QkvHeads& heads) const;
+  void attend_to_cache(LayerCall& c, const ParamView& p, const Heads& o, const QkvHeads& heads) const;
+  Tensor sinks(const ParamView& p) const { return sinks_ ? p[*sinks_] : Tensor{}; }
   Heads output_heads(const Rows& o) const { return heads_in(o, 0, query_heads_, head_dim_); }
   AttentionMask mask(const LayerCall& c) const;
 
   int64_t layer_, query_heads_, head_dim_, window_;
   bool causal_;
   float scale_, softcap_;
+  std::optional<ParamId> sinks_;
   Tensor lse_;
 };
 

@@ -34,7 +34,7 @@ void AttentionHalf::forward(LayerCall& c, const ParamView& p, const Tensor& y, c
   // Attention.
   if (!c.repeats || !c.kept) {
     o_ = w_out_.input(c, saved_attention(c), N, D);  // 4  (N, Hq D)
-    attention_.forward(c, o_, heads_);
+    attention_.forward(c, p, o_, heads_);
   }
   // Rows.
   if (has_tiles(c) && !c.wants_output) return;
@@ -155,7 +155,7 @@ void AttentionHalf::backward(LayerCall& c, const ParamView& p, const GradView& g
   const Rows dqkv = w_qkv_.output(c, c.scratch, N, D);  // 4  (N, (Hq + 2 Hkv) D)
   {
     const ArenaScope of_heads(c.scratch);
-    attention_.backward(c, qk_.in(dqkv), d_o, qk_.again(c, p, qkv_, heads_), o_);
+    attention_.backward(c, p, g, qk_.in(dqkv), d_o, qk_.again(c, p, qkv_, heads_), o_);
   }
   // Rows.
   qk_.backward(c, p, g, dqkv, qkv_);  // 3
@@ -242,7 +242,7 @@ AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64
       w_out_(params, config,
              {to_stream(config, layer, param_names(config.family).attention_out,
                         config.heads * config.head_dim)}),
-      attention_(config, layer) {}
+      attention_(params, config, layer) {}
 
 Mlp::Mlp(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& up,
          const LinearSpec& down)

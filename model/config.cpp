@@ -146,7 +146,8 @@ void check_experts(Problems& problems, const ModelConfig& c) {
     const auto none = [&](const char* key, bool is_set) {
       problems.check(
           !is_set, "model.", key, " is set, but model.family = ", c.family,
-          " has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe or glm4_moe, or remove it");
+          " has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, glm4_moe or gpt_oss, or "
+          "remove it");
     };
     none("experts", c.experts != 0);
     none("experts_per_token", c.experts_per_token != 0);
@@ -157,6 +158,7 @@ void check_experts(Problems& problems, const ModelConfig& c) {
     none("expert_groups", c.expert_groups != 1);
     none("top_groups", c.top_groups != 1);
     none("dense_blocks", !c.dense_blocks.empty());
+    none("swiglu_limit", *c.swiglu_limit != 0);
     return;
   }
   constexpr int64_t kMostExperts = 1 << 12, kBlock = 256;
@@ -177,6 +179,15 @@ void check_experts(Problems& problems, const ModelConfig& c) {
     problems.check(c.shared_ffn == 0, "model.shared_ffn = ", c.shared_ffn, ", but model.family = ", c.family,
                    " has no expert that all tokens share: take qwen2_moe or glm4_moe, or set it to 0");
   check_groups(problems, c);
+  if (c.mlp == MlpKind::clamped_glu)
+    problems.check(*c.swiglu_limit > 0 && *c.swiglu_limit <= kMostFloat, "model.swiglu_limit is ",
+                   *c.swiglu_limit, ", must be positive");
+  else
+    problems.check(*c.swiglu_limit == 0, "model.swiglu_limit has no meaning with model.family = ", c.family,
+                   ": remove it");
+  problems.check(!c.linear_bias || (*c.qkv_bias && c.dense_blocks.empty()), "model.qkv_bias = ", *c.qkv_bias,
+                 " and ", c.dense_blocks.size(), " model.dense_blocks: every block of ", c.family,
+                 " has biases and experts: remove both keys");
 }
 
 // Reports every value that is out of bounds; if there is none, every value that does not fit the others.
@@ -328,6 +339,19 @@ const std::vector<Family>& families() {
        .norm_topk = true,
        .shared_expert = true,
        .sigmoid_router = true},
+      {.name = "gpt_oss",
+       .norm_eps = 1e-5,
+       .norm_rounds = false,
+       .mlp = MlpKind::clamped_glu,
+       .rope_theta = 150000,
+       .window = 128,
+       .full_attention_every = 2,
+       .qkv_bias = true,
+       .linear_bias = true,
+       .experts = true,
+       .norm_topk = true,
+       .swiglu_limit = 7,
+       .sinks = true},
       {.name = "idefics2", .norm_eps = 1e-5, .window = 4096, .connector = ConnectorKind::perceiver},
       {.name = "idefics3", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
       {.name = "smolvlm", .norm_eps = 1e-5, .connector = ConnectorKind::pixel_shuffle},
@@ -372,6 +396,8 @@ ModelConfig resolved(ModelConfig c) {
   c.attention_multiplier = c.attention_multiplier.value_or(f.attention_multiplier);
   c.linear_bias = f.linear_bias;
   c.sigmoid_router = f.sigmoid_router;
+  c.sinks = f.sinks;
+  c.swiglu_limit = c.swiglu_limit.value_or(f.swiglu_limit);
   check(c.vision.has_value() == f.connector.has_value(), "model.family = ", c.family,
         f.connector ? " reads images and needs the sizes of its tower: start from the config.json of a model"
                     : " does not read images, but the model has a tower");

@@ -15,7 +15,7 @@
 namespace flatshard {
 
 enum class NormKind { rms, layer };
-enum class MlpKind { swiglu, geglu, gelu, quick_gelu };  // geglu and gelu use tanh
+enum class MlpKind { swiglu, geglu, gelu, quick_gelu, clamped_glu };  // geglu and gelu use tanh
 enum class PositionKind { rotary, learned };
 enum class QkNormWidth { head, all_heads };
 // The layers that turn the patches of a frame into rows of the text's width: a resampler with a row for each
@@ -62,6 +62,8 @@ struct Family {
   bool shared_expert = false;        // there is an expert for all tokens beside them
   bool shared_gate = false;          // its output is multiplied by a gate of each token
   bool sigmoid_router = false;       // experts are scored by sigmoid, in groups (kernels/route.h)
+  double swiglu_limit = 0;           // bound of gate and up, for MlpKind::clamped_glu
+  bool sinks = false;                // each head has a sink (kernels/attention_sink.h)
   std::optional<ConnectorKind> connector{};  // connector of models that read images; empty: text only
   Tower tower{};                             // tower of models that read images
 };
@@ -149,7 +151,8 @@ struct ModelConfig {
   int64_t expert_ffn = 0;  // 0: ffn
   int64_t shared_ffn = 0;  // width of the expert that all tokens share; 0: none
   std::optional<bool> norm_topk{};
-  double routed_scale = 1;                    // factor of the weights of experts
+  double routed_scale = 1;  // factor of the weights of experts
+  std::optional<double> swiglu_limit{};
   int64_t expert_groups = 1, top_groups = 1;  // as in RouteRule
   std::vector<int64_t> dense_blocks{};        // blocks that have an MLP instead, in ascending order
   double router_aux_loss = 0;                 // weight of the loss that balances them (kernels/route.h)
@@ -171,6 +174,7 @@ struct ModelConfig {
   bool interleaved_rope = false;
   bool linear_bias = false;
   bool sigmoid_router = false;
+  bool sinks = false;
   bool causal = true;  // attention is causal
 
   // These functions require a resolved config.

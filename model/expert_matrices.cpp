@@ -2,25 +2,44 @@
 
 #include <utility>
 
+#include "kernels/gather_rows.h"
 #include "model/rows.h"
 
 namespace flatshard {
 
-ExpertMatrices::ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between)
-    : ids_(std::move(ids)), shape_(shape), between_(between) {}
+ExpertMatrices::ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between, bool transposed)
+    : ids_(std::move(ids)), shape_(shape), between_(between), transposed_(transposed) {}
 
-ExpertMatrices::ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape)
-    : parts_(std::move(parts)), shape_(shape) {}
+ExpertMatrices::ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape, bool transposed)
+    : parts_(std::move(parts)), shape_(shape), transposed_(transposed) {}
 
 void ExpertMatrices::multiply(LayerCall& c, const ParamView& p, GroupedProduct product) const {
   const ArenaScope scope(c.scratch);
   product.b = parts_.empty() ? matrices(p) : decoded(c, p);
   product.between = between_;
+  if (transposed_) {
+    product.transpose_b = !product.transpose_b;
+    product.a = gathered(c, product.a, product.a_stride, std::exchange(product.rows, {}));
+  }
   grouped_product(c.stream, c.scratch, product);
+}
+
+// The rows of tokens side by side; x if it has them already.
+Tensor ExpertMatrices::gathered(LayerCall& c, const Tensor& x, int64_t stride, const Tensor& rows) {
+  if (rows.empty()) return x;
+  const Tensor copy = c.scratch.alloc(x.dtype, {rows.size(), x.shape[1]});
+  gather_rows(c.stream, {.y = copy, .x = x, .index = rows, .x_stride = stride});
+  return copy;
 }
 
 void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const {
   if (ids_.empty() || g[ids_.front()].empty()) return;
+  const ArenaScope scope(c.scratch);
+  if (transposed_) {
+    const Tensor dy = std::exchange(product.a, gathered(c, product.b, product.b_stride, product.rows));
+    product.b = dy;
+    product.rows = {};
+  }
   product.c = all(g[ids_.front()]);
   product.transpose_a = true;
   product.accumulate = g.accumulates(ids_);

@@ -15,12 +15,13 @@ class ExpertMatrices {
  public:
   ExpertMatrices() = default;
   // `ids` has the parameters of the first expert's matrix, one below the other, then those of the next
-  // expert. The matrices have `rows` rows in all, and begin `between` elements apart.
-  ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between);
+  // expert. The matrices have `rows` rows in all, and begin `between` elements apart. With `transposed` they
+  // are stored as (in, out), and products gather rows of tokens before they multiply.
+  ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between, bool transposed = false);
   // 4-bit weights in the same order. `shape` is (experts, rows, columns).
-  ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape);
+  ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape, bool transposed = false);
 
-  // Multiplies segments of rows with the matrices. The product lacks only b.
+  // Multiplies segments of rows with the matrices, which are (out, in) for the product. It lacks only b.
   void multiply(LayerCall& c, const ParamView& p, GroupedProduct product) const;
   // Adds the gradient, unless the matrices are frozen. The product lacks only c.
   void add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const;
@@ -29,11 +30,13 @@ class ExpertMatrices {
   Tensor matrices(const ParamView& p) const;
   Tensor decoded(LayerCall& c, const ParamView& p) const;
   Tensor all(const Tensor& first) const;
+  static Tensor gathered(LayerCall& c, const Tensor& x, int64_t stride, const Tensor& rows);
 
   std::vector<ParamId> ids_;
   std::vector<QuantizedParams> parts_;
   Shape shape_;
   int64_t between_ = 0;
+  bool transposed_ = false;
 };
 
 }  // namespace flatshard

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/elementwise.h"
+#include "kernels/expert_bias.h"
 #include "kernels/expert_rows.h"
 #include "kernels/gather_rows.h"
 #include "kernels/grouped_product.h"
@@ -19,6 +20,7 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
   up_ = c.saved.alloc(c.dtype, {R, 2 * ffn_});
   a_ = (c.recomputes_ops ? c.scratch : c.saved).alloc(c.dtype, {R, ffn_});
   const ProductEnd activation = activation_.forward(a_, up_);
+  const bool is_end = gate_up_adapter_.empty() && !gate_up_bias_;
   gate_up_.multiply(c, p,
                     {.c = up_,  // 3, 4
                      .a = x.values(),
@@ -26,17 +28,17 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
                      .rows = rows_,
                      .transpose_b = true,
                      .most_rows = x.count(),
-                     .end = gate_up_adapter_.empty() ? activation : ProductEnd{}});
-  if (!gate_up_adapter_.empty()) {
-    gate_up_adapter_.forward(c, p, up_, x.values(), gathered(x.count()));
-    run(c.stream, activation);
-  }
+                     .end = is_end ? activation : ProductEnd{}});
+  gate_up_adapter_.forward(c, p, up_, x.values(), gathered(x.count()));
+  add_bias(c, p, up_, gate_up_bias_);
+  if (!is_end) run(c.stream, activation);
   const Tensor rest = add_shared(c, p, x, r, !y.empty());
   if (y.empty()) return;
   const Tensor o = c.scratch.alloc(c.dtype, {R, hidden_});
   down_.multiply(c, p,
                  {.c = o, .a = a_, .offsets = offsets_, .transpose_b = true, .most_rows = x.count()});  // 5
   down_adapter_.forward(c, p, o, a_, segments(x.count()));
+  add_bias(c, p, o, down_bias_);
   combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
 }
 
@@ -88,9 +90,11 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
   down_.multiply(c, p, {.c = da, .a = d_o, .offsets = offsets_});
   const Tensor du_down = down_adapter_.backward(c, p, da, d_o, segments(0));
   weigh_rows(c.stream, {.dweights = dweights, .da = da, .a = a_, .places = places_, .weights = weights_});
+  bias_backward(c, p, g, d_o, down_bias_, dweights);
   down_.add_gradient(c, g, {.a = d_o, .b = a_, .offsets = offsets_});
   down_adapter_.add_gradients(c, p, g, du_down, d_o, a_, segments(0));
-  run(c.stream, activation_.backward(d_up, da, up_));                                             // 4
+  run(c.stream, activation_.backward(d_up, da, up_));  // 4
+  bias_backward(c, p, g, d_up, gate_up_bias_);
   gate_up_.add_gradient(c, g, {.a = d_up, .b = x.values(), .offsets = offsets_, .rows = rows_});  // 3
   const Tensor d_rows = dx.empty() ? Tensor{} : d_o;                                              // (R, C)
   if (!dx.empty()) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_});
@@ -128,6 +132,32 @@ void ExpertMlp::shared_backward(LayerCall& c, const ParamView& p, const GradView
                      {.dx = d_o, .dgate = dgate, .dy = dy, .x = shared_->o, .gate = shared_->logits});
   shared_->mlp.backward(c, p, g, dx, d_o, x, true);
   shared_->gate->backward(c, p, g, dx, rounded(c, dgate), x, true);
+}
+
+void ExpertMlp::add_bias(LayerCall& c, const ParamView& p, const Tensor& x,
+                         std::optional<ParamId> bias) const {
+  if (bias) add_expert_bias(c.stream, {.x = x, .bias = p[*bias], .offsets = offsets_, .rows = rows_});
+}
+
+void ExpertMlp::bias_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                              std::optional<ParamId> bias, const Tensor& dweights) const {
+  if (!bias) return;
+  const Tensor dbias = g[*bias];
+  ExpertBiasBackward a{.dbias = dbias,
+                       .dx = dx,
+                       .offsets = offsets_,
+                       .rows = rows_,
+                       .accumulate = !dbias.empty() && g.accumulates(*bias)};
+  if (!dweights.empty()) {
+    a.dweights = dweights;
+    a.bias = p[*bias];
+    a.weights = weights_;
+    a.places = places_;
+    a.experts = chosen_;
+  } else if (dbias.empty()) {
+    return;
+  }
+  expert_bias_backward(c.stream, a);
 }
 
 Tensor ExpertMlp::rounded(LayerCall& c, const Tensor& gradient) {
@@ -182,8 +212,30 @@ std::optional<FourBitFormat> format_of(const ModelConfig& config, const std::vec
   return format(first);
 }
 
+// The matrices of a layer of all experts, stored as (in, out).
+ExpertMatrices declare_transposed(ParamList& params, const ExpertLayer& layer,
+                                  const std::optional<FourBitFormat>& format, const Init& init,
+                                  double share) {
+  const int64_t experts = std::ssize(layer.paths);
+  const Shape shape{experts, layer.in, layer.out};
+  std::vector<QuantizedParams> parts;
+  std::vector<ParamId> ids;
+  for (const std::string& path : layer.paths)
+    if (format)
+      parts.emplace_back(params, path, FourBitWeight{*format, layer.in, layer.out}, init, share);
+    else
+      ids.push_back(params.add({.name = path + ".weight",
+                                .shape = {layer.in, layer.out},
+                                .init = init,
+                                .joined = !ids.empty(),
+                                .share = share}));
+  return format ? ExpertMatrices(std::move(parts), shape, true)
+                : ExpertMatrices(std::move(ids), shape, layer.in * layer.out, true);
+}
+
 LinearSpec router_layer(const ModelConfig& config, int64_t layer) {
-  return {prefix(config, layer) + param_names(config.family).router, config.hidden, config.experts};
+  return {prefix(config, layer) + param_names(config.family).router, config.hidden, config.experts,
+          config.linear_bias};
 }
 
 }  // namespace
@@ -199,7 +251,7 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
             .groups = config.expert_groups,
             .top_groups = config.top_groups,
             .scale = static_cast<float>(config.routed_scale)},
-      activation_(config.mlp),
+      activation_(config.mlp, *config.swiglu_limit),
       router_(params, config, {router_layer(config, layer)}) {
   if (config.sigmoid_router)
     router_bias_ = params.add({.name = prefix(config, layer) + param_names(config.family).router_bias,
@@ -209,8 +261,33 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
                                .decay = false,
                                .trainable = false,
                                .dtype = DType::f32});
-  declare_experts(params, config);
+  if (param_names(config.family).interleaved_experts())
+    declare_interleaved(params, config);
+  else
+    declare_experts(params, config);
   declare_shared(params, config);
+}
+
+void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const ExpertLayer up = expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
+                    down = expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_);
+  for (const ExpertLayer& layer : {up, down})
+    check(!config.adapters.contains(layer.paths.front()), "lora.targets: ", layer.paths.front(),
+          ": experts of ", config.family, " cannot have adapters: name only layers of attention");
+  const double share = static_cast<double>(per_token_) / static_cast<double>(count_);
+  const std::optional<FourBitFormat> format = format_of(config, {up, down});
+  gate_up_ = declare_transposed(params, up, format, Init::normal(0.02f), share);
+  down_ = declare_transposed(params, down, format, Init::normal(init_std_to_stream(config)), share);
+  const auto biases = [&](const std::string& name, int64_t width) {
+    return params.add({.name = prefix(config, layer_) + name,
+                       .shape = {count_, width},
+                       .init = Init::constant(0),
+                       .role = ParamRole::bias,
+                       .decay = false});
+  };
+  gate_up_bias_ = biases(names.all_gate_up_bias, 2 * ffn_);
+  down_bias_ = biases(names.all_down_bias, hidden_);
 }
 
 void ExpertMlp::declare_experts(ParamList& params, const ModelConfig& config) {

@@ -12,6 +12,9 @@
 // In some families all tokens share one more expert: y also adds its output, or sigmoid(x w_gate^T) times its
 // output.
 //
+// Experts may have biases: step 3 then adds that of gate and up, and step 5 that of o (expert_bias.h). With
+// gate and up in turn, matrices are stored as (C, 2F) and (F, C), as in the files of such families.
+//
 // How many rows an expert has is known on the device alone; R is enough for any choice. In memory expert
 // follows expert: gate, up, down; or each matrix is a 4-bit weight. Experts may have adapters
 // (expert_adapter.h), whose updates are products of their own.
@@ -40,6 +43,7 @@ class ExpertMlp {
 
  private:
   void declare_experts(ParamList& params, const ModelConfig& config);
+  void declare_interleaved(ParamList& params, const ModelConfig& config);
   void declare_shared(ParamList& params, const ModelConfig& config);
   void route(LayerCall& c, const ParamView& p, const Rows& x);
   ExpertSegments segments(int64_t most_rows) const { return {.offsets = offsets_, .most_rows = most_rows}; }
@@ -60,6 +64,11 @@ class ExpertMlp {
   Tensor add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output);
   void shared_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                        const Tensor& dy, const Rows& x);
+  void add_bias(LayerCall& c, const ParamView& p, const Tensor& x, std::optional<ParamId> bias) const;
+  // Adds the gradients of biases from that of x; for the output of experts also the part of dweights that
+  // comes from their biases.
+  void bias_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                     std::optional<ParamId> bias, const Tensor& dweights = {}) const;
   // The gradient of logits in the dtype of activations.
   static Tensor rounded(LayerCall& c, const Tensor& gradient);
 
@@ -69,6 +78,7 @@ class ExpertMlp {
   Linear router_;
   std::optional<ParamId> router_bias_;
   ExpertMatrices gate_up_, down_;
+  std::optional<ParamId> gate_up_bias_, down_bias_;  // (E, 2F), (E, C)
   ExpertAdapter gate_up_adapter_, down_adapter_;
   std::optional<Shared> shared_;
 

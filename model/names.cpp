@@ -126,6 +126,20 @@ ParamNames granitemoe() {
   return n;
 }
 
+ParamNames gpt_oss() {
+  ParamNames n = kLlama;
+  n.sinks = "self_attn.sinks";
+  n.router = "mlp.router";
+  n.expert_gate_up = "mlp.experts.{e}.gate_up_proj";
+  n.expert_down = "mlp.experts.{e}.down_proj";
+  n.all_gate_up = "mlp.experts.gate_up_proj";
+  n.all_gate_up_bias = "mlp.experts.gate_up_proj_bias";
+  n.all_down = "mlp.experts.down_proj";
+  n.all_down_bias = "mlp.experts.down_proj_bias";
+  n.joins_experts = true;
+  return n;
+}
+
 ParamNames idefics() {
   ParamNames n = kLlama;
   n.embedding = "model.text_model.embed_tokens";
@@ -201,6 +215,7 @@ const ParamNames& param_names(const std::string& family) {
                                                         {"mixtral", mixtral()},
                                                         {"olmoe", qwen3_moe()},
                                                         {"granitemoe", granitemoe()},
+                                                        {"gpt_oss", gpt_oss()},
                                                         {"smolvlm", idefics()},
                                                         {"siglip", siglip()},
                                                         {"perceiver", perceiver()},

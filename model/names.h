@@ -14,6 +14,7 @@ struct ParamNames {
   std::string attention_norm, attention_out_norm, mlp_norm, mlp_out_norm;
   std::string q, k, v, qkv;  // qkv: one projection with the rows of q, then k, then v
   std::string q_norm, k_norm, attention_out;
+  std::string sinks{};                  // the whole name of a parameter
   std::string gate, up, gate_up, down;  // gate_up: one projection with the rows of gate, then up
   // Of a mixture of experts in place of the MLP; {e} is the index of the expert. router_bias is the whole
   // name of a parameter.
@@ -22,11 +23,15 @@ struct ParamNames {
   // an expert before its up, and (E, C, F). Files that we write have them if `joins_experts`.
   std::string all_gate_up{}, all_down{};
   bool joins_experts = false;
+  // With gate and up in turn, the tensors are (E, C, 2F) and (E, F, C), and expert_gate_up and expert_down
+  // name their parts. The biases of all experts are one parameter, (E, 2F) and (E, C).
+  std::string expert_gate_up{}, all_gate_up_bias{}, all_down_bias{};
   // The expert that all tokens share, and the gate of its output.
   std::string shared_gate{}, shared_up{}, shared_down{}, shared_switch{};
   std::string final_norm, head;
   bool transposed_weights = false;  // linear weights are stored as (in, out)
 
+  bool interleaved_experts() const { return !expert_gate_up.empty(); }
   bool fused_qkv() const { return !qkv.empty(); }
   bool fused_gate_up() const { return !gate_up.empty(); }
 };

@@ -42,6 +42,7 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.experts_per_token = 2;
     if (family == "qwen3_moe") c.dense_blocks = {0};
     if (family == "qwen2_moe") c.shared_ffn = 24;
+    if (family == "gpt_oss") c.window = 7;
     if (family == "glm4_moe") {
       c.dense_blocks = {0};
       c.experts = 6;

@@ -30,6 +30,14 @@ def gpt2(hidden):
                                             resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
 
 
+def gpt_oss(hidden):
+    return hf.GptOssForCausalLM(hf.GptOssConfig(
+        **sizes(hidden, max_position_embeddings=64, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2,
+                head_dim=8, sliding_window=5, swiglu_limit=1.5, rope_parameters={
+                    "rope_type": "yarn", "rope_theta": 150000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+                    "beta_fast": 4.0, "beta_slow": 0.5, "truncate": False})))
+
+
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.5], long_factor=[2.0, 5.0])
@@ -93,6 +101,9 @@ MODELS = {
         **sizes(16, max_position_embeddings=64, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16,
                 n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1,
                 attention_bias=True))), "bfloat16", "5GB"),
+    # Sinks, and biases of experts; the experts of the second in MXFP4, as published.
+    "gpt_oss": (lambda: gpt_oss(16), "float32", "5GB"),
+    "gpt_oss_mxfp4": (lambda: gpt_oss(32), "bfloat16", "5GB"),
     "granite": (lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **sizes(16, max_position_embeddings=64, embedding_multiplier=3.0, attention_multiplier=0.3,
                 residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),
@@ -150,6 +161,28 @@ def write_fused(path):
         tensors[prefix + ".experts.gate_up_proj"] = torch.cat([all_of("gate_proj"), all_of("up_proj")], 1)
         tensors[prefix + ".experts.down_proj"] = all_of("down_proj")
     save_file(tensors, path, {"format": "pt"})
+
+
+def write_mxfp4(folder):
+    """Replaces the experts' matrices by 4-bit values in blocks of 32 with an exponent each, as gpt_oss is published."""
+    path = os.path.join(folder, "model.safetensors")
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat([values, -values])
+    tensors = load_file(path)
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        rows = tensors.pop(name).float().transpose(1, 2)
+        blocks = rows.reshape(*rows.shape[:2], -1, 32)
+        exponents = torch.floor(torch.log2(blocks.abs().amax(-1).clamp(min=1e-30))) - 2
+        codes = (blocks[..., None] / 2 ** exponents[..., None, None] - values).abs().argmin(-1).to(torch.uint8)
+        tensors[name + "_blocks"] = (codes[..., ::2] | codes[..., 1::2] << 4).contiguous()
+        tensors[name + "_scales"] = (exponents + 127).to(torch.uint8).contiguous()
+    save_file(tensors, path, {"format": "pt"})
+    with open(os.path.join(folder, "config.json")) as file:
+        config = json.load(file)
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
 
 
 def tokenizer():
@@ -210,6 +243,8 @@ def main(names=()):
             write_as_first_published(os.path.join(folder, "model.safetensors"))
         if name == "qwen3_moe_fused":
             write_fused(os.path.join(folder, "model.safetensors"))
+        if name == "gpt_oss_mxfp4":
+            write_mxfp4(folder)
         save_file(expected_of(folder), os.path.join(folder, "expected.safetensors"))
 
 

@@ -51,6 +51,10 @@ MODELS = {
     "glm4_moe": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
         **SIZES, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2, n_group=3,
         topk_group=2, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True, attention_bias=True)),
+    # Sinks, biases of experts, and gates and ups that exceed their bound.
+    "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **dict(SIZES, intermediate_size=32), num_local_experts=5, num_experts_per_tok=2, head_dim=6, sliding_window=5,
+        swiglu_limit=0.6, rope_parameters={"rope_type": "default", "rope_theta": 1e4})),
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
 
@@ -63,6 +67,11 @@ EXPERTS = {"qwen3_moe": ("gate_proj", "up_proj", "down_proj"), "qwen2_moe": ("ga
 
 def named_as_in_files(family, name, values):
     """Yields the parameters of a file that one in memory stands for, where all experts of a block are one tensor."""
+    if family == "gpt_oss" and name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        prefix, _, kind = name.rpartition(".")
+        for e, value in enumerate(values):
+            yield f"{prefix}.{e}.{kind}.weight", value.clone()
+        return
     if family not in EXPERTS:
         yield name, values
         return

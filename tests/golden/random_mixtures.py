@@ -35,6 +35,12 @@ FAMILIES = {
         embedding_multiplier=r.choice([1.0, 3.0]), attention_multiplier=r.choice([0.1, 0.5]),
         residual_multiplier=r.choice([0.3, 1.0]), logits_scaling=r.choice([1.0, 2.0]))),
     "glm4_moe": lambda r, c: grouped(r, c),
+    "gpt_oss": lambda r, c: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **c["sizes"], num_local_experts=c["experts"], sliding_window=r.choice([3, 8, 64]),
+        swiglu_limit=r.choice([0.1, 1.0, 7.0]), attn_implementation="eager", rope_parameters=r.choice([
+            {"rope_type": "default", "rope_theta": 1e4},
+            {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16,
+             "truncate": r.random() < 0.5}]))),
 }
 
 
@@ -77,8 +83,11 @@ def spread(model, r):
                 if hasattr(module, "gate_up_proj") and module.gate_up_proj.dim() == 3 and len(module.gate_up_proj) > 1:
                     module.gate_up_proj[1] = module.gate_up_proj[0]
                     module.down_proj[1] = module.down_proj[0]
+                    if hasattr(module, "down_proj_bias"):
+                        module.gate_up_proj_bias[1] = module.gate_up_proj_bias[0]
+                        module.down_proj_bias[1] = module.down_proj_bias[0]
             for name, p in model.named_parameters():
-                if (name.endswith("mlp.gate.weight") or name.endswith("router.weight")) and len(p) > 1:
+                if name.endswith(("mlp.gate.weight", "router.weight", "router.bias")) and len(p) > 1:
                     p[1] = p[0]
 
 

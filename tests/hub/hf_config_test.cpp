@@ -86,6 +86,31 @@ TEST_CASE("a config of each family is read back as it was written") {
       }
 }
 
+TEST_CASE("the keys of gpt_oss are read, and values that no run has are refused") {
+  const std::string keys =
+      "\"num_local_experts\":8,\"num_experts_per_tok\":2,\"rope_scaling\":{\"rope_type\":\"default\"}";
+  const ModelConfig usual = read_text(with_keys(keys, "gpt_oss"));
+  CHECK(usual.swiglu_limit == 7);
+  CHECK(usual.window == 128);
+  CHECK(usual.full_attention_every == 2);
+  CHECK(usual.sinks);
+  CHECK(usual.norm_topk == true);
+  CHECK(read_text(with_keys(keys + ",\"swiglu_limit\":2.5", "gpt_oss")).swiglu_limit == 2.5);
+  const auto error = [&](const std::string& more) {
+    return error_of_text(with_keys(keys + more, "gpt_oss"));
+  };
+  CHECK(error(",\"swiglu_limit\":0").starts_with("swiglu_limit is 0"));
+  CHECK(error(",\"swiglu_alpha\":1.5") ==
+        "swiglu_alpha is 1.5, must be 1.702: other values are not supported");
+  CHECK(error(",\"attention_bias\":false") ==
+        "attention_bias is false, must be true: other values are not supported");
+  CHECK(error(",\"experts_per_token\":3") == "experts_per_token is 3, must be 2, as num_experts_per_tok");
+  CHECK(read_text(with_keys(keys + ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}", "gpt_oss"))
+            .experts == 8);
+  CHECK(error_of_text(with_keys("\"num_local_experts\":8,\"num_experts_per_tok\":2", "gpt_oss")) ==
+        "rope_scaling is missing");
+}
+
 TEST_CASE("experts in groups, blocks without them, and the width of shared ones are read") {
   const std::string keys =
       "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,\"n_shared_experts\":2,";
@@ -544,10 +569,12 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text("{}") ==
         "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
         "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, glm4_moe, "
+        "gpt_oss, "
         "idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text(with_keys("", "bert")) ==
         "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
         "phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, granitemoe, glm4_moe, "
+        "gpt_oss, "
         "idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==

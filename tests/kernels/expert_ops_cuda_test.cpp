@@ -1,10 +1,14 @@
-// The router and the rows of a mixture of experts on a GPU, against the CPU. It runs on the PTX machine in
-// ptx_vm_tests, and on a GPU in flatshard_tests.
+// The ops of mixtures of experts that are no products, and sinks of attention, on a GPU against the CPU. It
+// runs on the PTX machine in ptx_vm_tests, and on a GPU in flatshard_tests.
 
 #include <vector>
 
 #include "bench/case.h"
+#include "kernels/attention_sink.h"
+#include "kernels/clamped_glu.h"
+#include "kernels/expert_bias.h"
 #include "kernels/expert_rows.h"
+#include "kernels/grouped_product.h"
 #include "kernels/route.h"
 #include "runtime/gpu.h"
 #include "runtime/targets.h"
@@ -244,6 +248,142 @@ Case gate_backward_case(const Setting& s) {
           }};
 }
 
+// The segments of E experts, of zero to two pieces, and rows of tokens in order; some belong to no token.
+struct Segments {
+  explicit Segments(const Setting& setting) : s(setting) {
+    offsets.push_back(0);
+    for (int64_t e = 0; e < s.E; ++e) offsets.push_back(offsets.back() + kSegmentRows * ((e + s.N) % 3));
+  }
+  int64_t rows() const { return offsets.back() + kSegmentRows; }
+  // Choice i of all is at row i, as far as there are rows; other choices have none.
+  int64_t choices() const { return s.N * s.k; }
+
+  std::vector<Arg> arguments() const {
+    const auto at = [all = offsets](int64_t i, double) {
+      return static_cast<double>(all[static_cast<size_t>(i)]);
+    };
+    const auto token = [k = s.k, choices = choices(), end = offsets.back()](int64_t row, double) {
+      return row < choices && row < end && row % 11 != 4 ? static_cast<double>(row / k) : -1.0;
+    };
+    const auto place = [end = offsets.back()](int64_t i, double) {
+      return i < end && i % 11 != 4 ? static_cast<double>(i) : -1.0;
+    };
+    const auto expert = [all = offsets](int64_t i, double) {
+      for (size_t e = 0; e + 1 < all.size(); ++e)
+        if (i >= all[e] && i < all[e + 1]) return static_cast<double>(e);
+      return -1.0;
+    };
+    return {{"offsets", DType::i32, {s.E + 1}, Role::constant, at},
+            {"rows", DType::i32, {rows()}, Role::constant, token},
+            {"places", DType::i32, {s.N, s.k}, Role::constant, place},
+            {"experts", DType::i32, {s.N, s.k}, Role::constant, expert},
+            {"weights", DType::f32, {s.N, s.k}, Role::input}};
+  }
+
+  Setting s;
+  std::vector<int64_t> offsets;
+};
+
+Case add_bias_case(const Setting& s) {
+  const Segments segments(s);
+  Case c{.op = "add_expert_bias",
+         .shape = name_of(s),
+         .dtype = s.dtype,
+         .args = segments.arguments(),
+         .run = [=](Stream& stream, Arena&, const Tensors& t) {
+           add_expert_bias(stream,
+                           {.x = t["x"], .bias = t["bias"], .offsets = t["offsets"], .rows = t["rows"]});
+         }};
+  c.args.push_back({"x", s.dtype, {segments.rows(), s.C}, Role::updated});
+  c.args.push_back({"bias", s.dtype, {s.E, s.C}, Role::input});
+  return c;
+}
+
+Case bias_backward_case(const Setting& s) {
+  const Segments segments(s);
+  Case c{.op = "expert_bias_backward",
+         .shape = name_of(s),
+         .dtype = s.dtype,
+         .args = segments.arguments(),
+         .run = [=](Stream& stream, Arena&, const Tensors& t) {
+           ExpertBiasBackward a{.dbias = t["dbias"],
+                                .dx = t["dx"],
+                                .offsets = t["offsets"],
+                                .rows = t["rows"],
+                                .accumulate = s.N % 2 == 0};
+           if (s.flag) {
+             a.dweights = t["dweights"];
+             a.bias = t["bias"];
+             a.weights = t["weights"];
+             a.places = t["places"];
+             a.experts = t["experts"];
+           }
+           expert_bias_backward(stream, a);
+         }};
+  c.args.push_back({"dx", s.dtype, {segments.rows(), s.C}, Role::input});
+  c.args.push_back({"bias", s.dtype, {s.E, s.C}, Role::input});
+  c.args.push_back({"dbias", DType::f32, {s.E, s.C}, Role::updated});
+  c.args.push_back({"dweights", DType::f32, {s.N, s.k}, Role::updated});
+  return c;
+}
+
+Case glu_forward_case(const Setting& s) {
+  return {.op = "clamped_glu_forward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"x", s.dtype, {s.N, 2 * s.C}, Role::input}, {"y", s.dtype, {s.N, s.C}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            clamped_glu_forward(stream, {.y = t["y"], .x = t["x"], .limit = 0.75f});
+          }};
+}
+
+Case glu_backward_case(const Setting& s) {
+  return {.op = "clamped_glu_backward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"x", s.dtype, {s.N, 2 * s.C}, Role::input},
+                   {"dy", s.dtype, {s.N, s.C}, Role::input},
+                   {"dx", s.dtype, {s.N, 2 * s.C}, Role::output}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            clamped_glu_backward(stream, {.dx = t["dx"], .dy = t["dy"], .x = t["x"], .limit = 0.75f});
+          }};
+}
+
+// Heads of C elements, which are some of those in each row.
+Heads heads_of(const Setting& s, const Tensor& t) { return {t, 1, s.k}; }
+Shape rows_of_heads(const Setting& s) { return {s.N, s.k + 2, s.C}; }
+
+Case sink_forward_case(const Setting& s) {
+  return {.op = "attention_sink_forward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"o", s.dtype, rows_of_heads(s), Role::updated},
+                   {"lse", DType::f32, {s.k, s.N}, Role::updated},
+                   {"sinks", s.dtype, {s.k}, Role::input}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            attention_sink_forward(stream, {.o = heads_of(s, t["o"]), .lse = t["lse"], .sinks = t["sinks"]});
+          }};
+}
+
+Case sink_backward_case(const Setting& s) {
+  return {.op = "attention_sink_backward",
+          .shape = name_of(s),
+          .dtype = s.dtype,
+          .args = {{"o", s.dtype, rows_of_heads(s), Role::input},
+                   {"do", s.dtype, rows_of_heads(s), Role::input},
+                   {"lse", DType::f32, {s.k, s.N}, Role::input},
+                   {"sinks", s.dtype, {s.k}, Role::input},
+                   {"dsinks", DType::f32, {s.k}, Role::updated}},
+          .run = [=](Stream& stream, Arena&, const Tensors& t) {
+            attention_sink_backward(stream, {.dsinks = t["dsinks"],
+                                             .grad_o = heads_of(s, t["do"]),
+                                             .o = heads_of(s, t["o"]),
+                                             .lse = t["lse"],
+                                             .sinks = t["sinks"],
+                                             .accumulate = s.flag});
+          }};
+}
+
 void check_on_gpu(const Case& c, bool exact) {
   CAPTURE(label(c));
   const Values expected = test::output_values(c, Device::cpu());
@@ -258,7 +398,7 @@ void check_on_gpu(const Case& c, bool exact) {
 
 }  // namespace
 
-TEST_CASE("routes and rows of experts on a GPU are those of the CPU" * doctest::test_suite("gpu")) {
+TEST_CASE("ops of experts and sinks on a GPU give what the CPU gives" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   Random random(8);
   for (int i = 0; i < 12; ++i) {
@@ -271,15 +411,23 @@ TEST_CASE("routes and rows of experts on a GPU are those of the CPU" * doctest::
       check_on_gpu(weigh_case(s), false);
       check_on_gpu(gate_forward_case(s), false);
       check_on_gpu(gate_backward_case(s), false);
+      check_on_gpu(add_bias_case(s), true);
+      check_on_gpu(bias_backward_case(s), false);
+      check_on_gpu(glu_forward_case(s), false);
+      check_on_gpu(glu_backward_case(s), false);
+      check_on_gpu(sink_forward_case(s), false);
+      check_on_gpu(sink_backward_case(s), false);
     });
   }
 }
 
-TEST_CASE("routes and rows of experts on a GPU are the same in every order" * doctest::test_suite("gpu")) {
+TEST_CASE("ops of experts and sinks on a GPU are the same in every order" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   const Setting s{.N = 70, .E = 9, .k = 3, .C = 40, .flag = true, .dtype = DType::bf16};
-  for (const Case& c : {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s),
-                        gate_forward_case(s), gate_backward_case(s)}) {
+  for (const Case& c :
+       {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s), gate_forward_case(s),
+        gate_backward_case(s), add_bias_case(s), bias_backward_case(s), glu_forward_case(s),
+        glu_backward_case(s), sink_forward_case(s), sink_backward_case(s)}) {
     CAPTURE(label(c));
     const auto bytes = [&] { return test::output_bytes(c, {.device = Device::cuda(0)}); };
     const auto expected = bytes();

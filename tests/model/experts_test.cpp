@@ -37,8 +37,11 @@ struct Spread {
 };
 Spread spread_of(const std::string& name) {
   if (name.ends_with("norm.weight")) return {0.5, 1};
+  if (name.ends_with("sinks")) return {2, 0};
   if (name.ends_with("bias")) return {0.25, 0};
-  if (name.ends_with("gate.weight") || name.ends_with("router.layer.weight")) return {1, 0};
+  if (name.ends_with("router.weight") || name.ends_with("gate.weight") ||
+      name.ends_with("router.layer.weight"))
+    return {1, 0};
   return {0.25, 0};
 }
 
@@ -99,6 +102,7 @@ constexpr Reference kReferences[] = {
     {"qwen2_moe", 8, 32, 2, false, 48, 96, 4.824160, 3.265500, 3.283172, 2.731102},
     {"granitemoe", 8, 32, 2, true, 0, 0, 4.594497, 1.087733, 1.086334, 2.177574},
     {"glm4_moe", 8, 32, 2, true, 32, 96, 4.795459, 3.924234, 3.924234, 0},
+    {"gpt_oss", 8, 32, 2, true, 0, 0, 4.791973, 3.302825, 3.295750, 3.044548},
 };
 
 // Two sequences of these lengths, each behind it with padding of a token that has a row of its own.
@@ -143,6 +147,13 @@ SmallRun run_of(const Reference& r, DType dtype, bool recompute, double coeffici
     c.expert_groups = 4;
     c.top_groups = 2;
     coefficient = 0;  // it has no such loss
+  }
+  if (std::string(r.family) == "gpt_oss") {
+    c.window = 8;
+    c.rope_theta = 150000;
+    c.rope_scaling = {
+        .kind = RopeScaling::Kind::yarn, .factor = 32, .original_max_positions = 16, .truncate = false};
+    c.swiglu_limit = 0.5;
   }
   const double rows = static_cast<double>(r.dense_ffn > 0 ? 1 : 2) * kSequences * kLength,
                targets = kSequences * (kLength - 1);

@@ -493,7 +493,8 @@ TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its b
 }
 
 TEST_CASE(
-    "adapters of experts on 4-bit weights, and experts chosen by sigmoid, have the CPU's losses on CUDA") {
+    "adapters of experts on 4-bit weights, experts chosen by sigmoid, and sinks have the CPU's losses on "
+    "CUDA") {
   if (!kCublasBuilt) return test::skip("a build without cuBLASLt");
   struct Run {
     const char* family;
@@ -506,6 +507,10 @@ TEST_CASE(
                            {"--model.experts=6", "--model.experts_per_token=2", "--model.expert_ffn=48",
                             "--model.shared_ffn=48", "--model.expert_groups=3", "--model.top_groups=2",
                             "--model.routed_scale=1.5", "--model.dense_blocks=[0]", "--model.qk_norm=true"},
+                           {}},
+                       Run{"gpt_oss",
+                           {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7",
+                            "--train.router_aux_loss=0.01"},
                            {}}}) {
     CAPTURE(r.family);
     Workshop workshop(r.family, "bf16");

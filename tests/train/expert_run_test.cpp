@@ -133,6 +133,49 @@ TEST_CASE("adapters of experts on 4-bit weights have the same bits on any ranks"
   check_same(workshop, 2, options, hash_of(whole));
 }
 
+TEST_CASE("checkpoints resume where files have all experts of a block in one tensor") {
+  const test::Workshop workshop("joined");
+  const std::string options =
+      "--model.family=granitemoe --model.ffn=32 --model.experts=4 --model.experts_per_token=2 "
+      "--train.steps=4 --checkpoint.save_every=2 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  check_same(workshop, 1, options, hash_of(whole));
+}
+
+TEST_CASE("models with sinks and biases of experts have the same bits on any ranks, and on 4-bit weights") {
+  const test::Workshop workshop("sinks");
+  const std::string model =
+      "--model.family=gpt_oss --model.ffn=32 --model.experts=4 --model.experts_per_token=2 --model.window=7 "
+      "--precision.compute=fp32 ";
+  const std::string options =
+      model + "--train.router_aux_loss=0.1 --train.steps=4 --checkpoint.save_every=2 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  check_same(workshop, 1, options + "--train.recompute=true", hash_of(whole));
+
+  const std::string adapters = model + "--train.steps=2 --lora.rank=2 ",
+                    on_heads = adapters + "--lora.targets='[\"q_proj\", \"o_proj\"]' ",
+                    from_whole = "--model.init_from=whole/model ", in_four_bits = "--quant.base=nf4 ";
+  const test::Finished quantized =
+      workshop.train(1, on_heads + from_whole + in_four_bits + "--run.dir=quantized");
+  REQUIRE_MESSAGE(hash_of(quantized).size() == 64, quantized.output);
+  const test::Finished refused = workshop.train(1, adapters + from_whole + "--lora.targets=.*down_proj");
+  CHECK_MESSAGE(
+      refused.output.find("experts of gpt_oss cannot have adapters: name only layers of attention") !=
+          std::string::npos,
+      refused.output);
+  const test::Finished folder = test::run_command("cd " + workshop.file("") +
+                                                  " && @ckpt quantize whole/model --experts --out four_bit");
+  REQUIRE_MESSAGE(folder.exit_code == 0, folder.output);
+  const test::Finished stored = workshop.train(1, on_heads + "--model.init_from=four_bit --run.dir=stored");
+  CHECK_MESSAGE(hash_of(stored) == hash_of(quantized), stored.output);
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  check_same(workshop, 2, options + "--parallel.wrap=attention_mlp", hash_of(whole));
+  CHECK(hash_of(workshop.train(2, on_heads + from_whole + in_four_bits + "--run.dir=on")) ==
+        hash_of(quantized));
+}
+
 TEST_CASE("the loss that balances experts counts those of all stages") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("expert_stages");
@@ -152,14 +195,19 @@ TEST_CASE("mixtures end with the same weights on any ranks, strategies and stage
           doctest::test_suite("nightly") * doctest::skip()) {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop = with_base("expert_ranks");
-  const std::string sigmoid =
-      "--model.family=glm4_moe --model.ffn=32 --model.experts=8 --model.experts_per_token=2 "
-      "--model.expert_ffn=32 "
-      "--model.shared_ffn=32 --model.expert_groups=4 --model.top_groups=2 --model.dense_blocks=[0] "
-      "--train.steps=4 --checkpoint.save_every=2 ";
+  const std::string
+      sigmoid =
+          "--model.family=glm4_moe --model.ffn=32 --model.experts=8 --model.experts_per_token=2 "
+          "--model.expert_ffn=32 "
+          "--model.shared_ffn=32 --model.expert_groups=4 --model.top_groups=2 --model.dense_blocks=[0] "
+          "--train.steps=4 --checkpoint.save_every=2 ",
+      sinks =
+          "--model.family=gpt_oss --model.ffn=32 --model.experts=8 --model.experts_per_token=2 "
+          "--model.window=7 "
+          "--train.router_aux_loss=0.1 --train.steps=4 --checkpoint.save_every=2 ";
   for (const std::string& options :
        {kFromBase, kFromBase + "--precision.compute=bf16 --optimizer.kind=adamw8bit ", kExpertAdapters,
-        kExpertAdapters + "--quant.base=nf4 --quant.double=true ", sigmoid}) {
+        kExpertAdapters + "--quant.base=nf4 --quant.double=true ", sigmoid, sinks}) {
     const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
     REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
     for (const int ranks : {1, 2, 4, 8}) {

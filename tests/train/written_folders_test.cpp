@@ -83,6 +83,13 @@ const std::map<std::string, std::string> kModels{
      "--model.family=glm4_moe --model.experts=6 --model.experts_per_token=2 --model.expert_ffn=32 "
      "--model.shared_ffn=32 --model.expert_groups=3 --model.top_groups=2 --model.routed_scale=1.5 "
      "--model.dense_blocks=[0] --model.qk_norm=true"},
+    {"gpt_oss",
+     "--model.family=gpt_oss --model.experts=5 --model.experts_per_token=2 --model.ffn=32 --model.window=5 "
+     "--model.rope_scaling.kind=yarn --model.rope_scaling.factor=4 "
+     "--model.rope_scaling.original_max_positions=8 --model.rope_scaling.truncate=false"},
+    {"gpt_oss_plain",
+     "--model.family=gpt_oss --model.experts=4 --model.experts_per_token=2 --model.ffn=32 --model.window=0 "
+     "--model.swiglu_limit=1"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
      "--model.family=smollm3 --model.window=5 --model.full_attention_every=2 --model.no_rope_every=1"},

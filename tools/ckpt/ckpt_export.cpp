@@ -43,7 +43,8 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   check_whole(source);
   NewFolder folder(options.to);
   std::unique_ptr<PublishedWeights> weights;
-  if (source.is_gguf() || (options.dtype && !source.has_adapters())) weights = quantized_weights_of(source);
+  const bool converts = options.dtype || (!source.is_gguf() && !mxfp4_in(source).empty());
+  if (source.is_gguf() || (converts && !source.has_adapters())) weights = quantized_weights_of(source);
   ModelOutput model{.tensors = outputs_of(source, options.dtype, weights.get()),
                     .tokenizer_files = read_tokenizer_files(source.path())};
   if (weights) model.changes.quantization = "";

@@ -27,6 +27,20 @@ DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& w
   return wanted.value_or(*own);
 }
 
+// The tensors that files of this family have for all experts of a block, as far as their parts are not codes.
+std::vector<JoinedTensor> joined_among(const OutputTensors& tensors, const ModelConfig& config) {
+  std::map<std::string, const std::vector<int64_t>*> shapes;
+  for (const OutputTensor& tensor : tensors) shapes[tensor.spec.name] = &tensor.spec.shape;
+  std::vector<JoinedTensor> joined = written_joined(config);
+  std::erase_if(joined, [&](const JoinedTensor& tensor) {
+    return std::any_of(tensor.parts.begin(), tensor.parts.end(), [&](const JoinedTensor::Part& part) {
+      const auto found = shapes.find(part.name);
+      return found == shapes.end() || *found->second != part.shape;
+    });
+  });
+  return joined;
+}
+
 // Writes the tensors to files of at most `shard_bytes`. Returns their total size.
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
                       const std::vector<JoinedTensor>& joined, int64_t shard_bytes, const Console& console) {
@@ -135,7 +149,7 @@ std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets) {
 }
 
 std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets) {
-  if (!sets.is_gguf() && quantized_in(sets.sets().front()).empty()) return nullptr;
+  if (!sets.is_gguf() && quantized_in(sets.sets().front()).empty() && mxfp4_in(sets).empty()) return nullptr;
   return weights_of(sets);
 }
 
@@ -158,11 +172,19 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
   TensorEntries rest = sets.sets().front().entries;
   const std::vector<std::string> names = quantized_in(sets.sets().front()).names();
   const std::set<std::string> parts(names.begin(), names.end());
+  const Mxfp4Tensors mxfp4 = mxfp4_in(sets);
+  for (const std::string& name : mxfp4.names()) rest.erase(name);
   const auto add = [&](const std::string& name, const SafetensorsEntry& entry) {
     outputs.push_back(parts.contains(name) ? copied_output(name, entry)
                                            : float_output(name, entry, dtype_of_item(entry, dtype)));
   };
   for (const SafetensorsSpec& spec : specs_of(sets.config())) {
+    if (mxfp4.has(spec.name)) {
+      outputs.push_back(
+          values_output({.name = spec.name, .dtype = dtype.value_or(DType::bf16), .shape = spec.shape},
+                        reader_of(*weights)));
+      continue;
+    }
     const auto found = rest.find(spec.name);
     if (found == rest.end()) continue;
     if (weights && parts.contains(spec.name)) {
@@ -185,13 +207,14 @@ void write_model(NewFolder& folder, const TensorSets& from, const ModelOutput& m
   const int64_t bytes =
       from.has_adapters()
           ? write_tensors(folder, kAdapterStem, model.tensors, {}, options.shard_bytes, console)
-          : write_tensors(folder, kWeightsStem, model.tensors, written_joined(from.config()),
+          : write_tensors(folder, kWeightsStem, model.tensors, joined_among(model.tensors, from.config()),
                           options.shard_bytes, console);
   for (const char* name : {kAdapterConfigName, kAdapterBaseName})
     if (const fs::path file = from.folder() / name; from.has_adapters() && fs::exists(file))
       folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));
   HfConfigChanges changes = model.changes;
   changes.weights = options.dtype;
+  if (!changes.quantization && !from.is_gguf() && !mxfp4_in(from).empty()) changes.quantization = "";
   folder.write(kConfigName, config_with(from, changes));
   for (const auto& [name, content] : model.tokenizer_files) folder.write(name, content);
   if (model.before_end) model.before_end();

@@ -49,7 +49,8 @@ std::unique_ptr<PublishedWeights> quantized_weights_of(const TensorSets& sets);
 ReadValues reader_of(PublishedWeights& weights);
 
 // All tensors of a folder in model order, followed by foreign tensors. 4-bit weights are dequantized with
-// `weights`. If `weights` is null, they are copied; for a GGUF file it must not be null.
+// `weights`. If `weights` is null, they are copied; for a GGUF file, and for experts in MXFP4, which are
+// always dequantized, it must not be null.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);
 

@@ -110,6 +110,11 @@ QuantizedTensors quantized_in(const TensorSet& set) {
   return {set.tensors.path(), set.stem == kWeightsStem ? set.entries : TensorEntries{}};
 }
 
+Mxfp4Tensors mxfp4_in(const TensorSets& sets) {
+  const TensorSet& set = sets.sets().front();
+  return {set.tensors.path(), set.stem == kWeightsStem ? set.entries : TensorEntries{}, sets.config()};
+}
+
 bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }
 
 std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/tensor_folder.h"
+#include "hub/quantized/mxfp4_tensors.h"
 #include "hub/quantized/quantized_tensors.h"
 #include "model/config.h"
 #include "train/save/train_state.h"
@@ -50,6 +51,8 @@ class TensorSets {
 
 // The 4-bit weights of a set; empty unless it is the set of weights.
 QuantizedTensors quantized_in(const TensorSet& set);
+// The experts in MXFP4 among the weights.
+Mxfp4Tensors mxfp4_in(const TensorSets& sets);
 
 // Resolves a run folder to its latest checkpoint, and RUN/best to its best checkpoint. Returns other folders
 // and GGUF files unchanged.

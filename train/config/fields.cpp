@@ -102,6 +102,8 @@ std::vector<Field> model_fields(Config& c) {
        at_least(1), example("8")},
       {"model.top_groups", &model.top_groups, "groups that a token's experts are chosen from", at_least(1),
        example("4")},
+      {"model.swiglu_limit", &model.swiglu_limit, "bound of gate and up of experts, in gpt_oss", at_least(0),
+       example("7")},
       {"model.dense_blocks", &model.dense_blocks, "indices of blocks with an MLP in place of experts",
        example("[0]")},
       {"model.vocab", &model.vocab, "vocabulary size", at_least(0), example("50304")},

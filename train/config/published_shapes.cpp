@@ -14,6 +14,8 @@ const std::vector<PublishedShape>& published_shapes() {
       {"gemma-2-27b", "google/gemma-2-27b", "gemma2", 46, 4608, 32, 16, 128, 36864, 256000, 8192, true},
       {"granite-3.0-1b-a400m", "ibm-granite/granite-3.0-1b-a400m-base", "granitemoe", 24, 1024, 16, 8, 64,
        512, 49155, 4096, true, 32, 8},
+      {"gpt-oss-20b", "openai/gpt-oss-20b", "gpt_oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, false, 32,
+       4},
       {"gpt2-124m", "openai-community/gpt2", "gpt2", 12, 768, 12, 12, 64, 3072, 50257, 1024, true},
       {"gpt2-1.5b", "openai-community/gpt2-xl", "gpt2", 48, 1600, 25, 25, 64, 6400, 50257, 1024, true},
       {"llama-2-7b", "meta-llama/Llama-2-7b-hf", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096},

@@ -1,11 +1,14 @@
 // ckpt export and ckpt merge, on the checkpoints of a real run and on folders made by hand.
 
+#include <cmath>
 #include <filesystem>
 
+#include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/tools/ckpt/ckpt_run.h"
 #include "tests/workshop.h"
+#include "tools/ckpt/model_output.h"
 #include "tools/ckpt/tensor_sets.h"
 
 using namespace flatshard;
@@ -33,6 +36,34 @@ TEST_CASE(
   CHECK(ckpt({"diff", out, run + "/cut"}).exit_code == 0);
   const Ran back = ckpt({"export", run + "/cut/", run + "/back/"});
   CHECK(read_file(run + "/back/model.safetensors") == read_file(out + "/model.safetensors"));
+}
+
+TEST_CASE("experts in MXFP4 are exported, and quantized again, with the values that they stand for") {
+  const std::string published = str(kSourceDir, "/tests/golden/folders/gpt_oss_mxfp4"),
+                    run = copy_of_run("ckpt_mxfp4"), all = "model.layers.1.mlp.experts.gate_up_proj",
+                    part = "model.layers.1.mlp.experts.3.gate_up_proj.weight";
+  REQUIRE(ckpt({"export", published, run + "/bf16"}).exit_code == 0);
+  REQUIRE(ckpt({"quantize", published, run + "/nf4", "--experts"}).exit_code == 0);
+  CHECK(!has(read_file(run + "/bf16/config.json"), "quantization_config"));
+  CHECK(has(read_file(run + "/nf4/config.json"), "\"quant_method\": \"bitsandbytes\""));
+  const TensorFolder as_in_files(run + "/bf16", "model");
+  REQUIRE(as_in_files.find(all) != nullptr);
+  CHECK(as_in_files.find(all)->shape == std::vector<int64_t>{5, 32, 64});
+  CHECK(as_in_files.find(all + "_blocks") == nullptr);
+  const TensorSets from(published), to(run + "/bf16"), quantized(run + "/nf4");
+  const int64_t count = 32 * 64;
+  std::vector<float> values(count), written(count), rounded(count);
+  weights_of(from)->read(part, 0, count, values.data());
+  weights_of(to)->read(part, 0, count, written.data());
+  weights_of(quantized)->read(part, 0, count, rounded.data());
+  CHECK(written == values);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    error += std::pow(static_cast<double>(rounded[i] - values[i]), 2);
+    size += std::pow(static_cast<double>(values[i]), 2);
+  }
+  CHECK(error > 0);
+  CHECK(std::sqrt(error / size) < 0.15);  // NF4 has 16 values to a block
 }
 
 TEST_CASE("a 16-bit export rounds to nearest and sets the dtype in config.json") {

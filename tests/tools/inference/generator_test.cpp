@@ -65,9 +65,10 @@ TEST_CASE("generation continues any prefix of its own text identically, in every
 }
 
 TEST_CASE("greedy text from a folder of transformers is that of transformers") {
-  for (const std::string name : {"gemma2", "gemma3", "phi3", "olmo2", "smollm3", "smollm3_layers", "granite",
-                                 "glm4", "llama_yarn", "qwen3_yarn", "phi3_short", "phi3_long", "qwen3_moe",
-                                 "qwen2_moe", "mixtral", "olmoe", "granitemoe", "glm4_moe"}) {
+  for (const std::string name :
+       {"gemma2",  "gemma3",     "phi3",       "olmo2",      "smollm3",   "smollm3_layers", "granite",
+        "glm4",    "llama_yarn", "qwen3_yarn", "phi3_short", "phi3_long", "qwen3_moe",      "qwen2_moe",
+        "mixtral", "olmoe",      "granitemoe", "glm4_moe",   "gpt_oss",   "gpt_oss_mxfp4"}) {
     CAPTURE(name);
     const std::string folder = str(kSourceDir, "/tests/golden/folders/", name);
     const auto expected = test::load_golden("folders/" + name + "/expected");

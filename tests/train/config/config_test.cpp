@@ -313,7 +313,7 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   CHECK(error({.family = "bert"}) ==
         "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, "
         "gemma2, gemma3, phi3, granite, glm4, olmo2, smollm3, qwen3_moe, qwen2_moe, mixtral, olmoe, "
-        "granitemoe, glm4_moe, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
+        "granitemoe, glm4_moe, gpt_oss, idefics2, idefics3, smolvlm, qwen2_vl, qwen2_5_vl");
   const ModelConfig llama{.layers = 1, .hidden = 8, .heads = 1, .vocab = 5};
   const auto with_key = [&](auto&& change) {
     ModelConfig c = llama;
@@ -323,7 +323,7 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   const auto no_experts = [](const char* key) {
     return str("model.", key,
                " is set, but model.family = llama has no experts: take qwen3_moe, qwen2_moe, mixtral, olmoe, "
-               "granitemoe or glm4_moe, or remove it");
+               "granitemoe, glm4_moe or gpt_oss, or remove it");
   };
   CHECK(error(llama) == "");
   CHECK(with_key([](ModelConfig& c) { c.experts = 4; }) == no_experts("experts"));

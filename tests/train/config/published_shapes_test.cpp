@@ -41,7 +41,8 @@ TEST_CASE("every published shape has the published number of parameters") {
       {"qwen2.5-72b", 72706203648},     {"qwen3-0.6b", 596049920},
       {"qwen3-8b", 8190735360},         {"qwen3-32b", 32762123264},
       {"qwen3-30b-a3b", 30532122624},   {"mixtral-8x7b", 46702792704},
-      {"olmoe-1b-7b", 6919161856},      {"granite-3.0-1b-a400m", 1334628352}};
+      {"olmoe-1b-7b", 6919161856},      {"granite-3.0-1b-a400m", 1334628352},
+      {"gpt-oss-20b", 20914757184}};
   for (const PublishedShape& shape : published_shapes()) {
     CAPTURE(shape.name);
     Arena tables("tables", Device::cpu());

@@ -31,7 +31,7 @@ const std::vector<std::string> kFolders{
     "llama",           "codellama", "llama3",     "mistral",    "qwen2",      "qwen3",     "gpt2",
     "gpt2_bare",       "gemma2",    "gemma3",     "phi3",       "olmo2",      "smollm3",   "smollm3_layers",
     "granite",         "glm4",      "llama_yarn", "qwen3_yarn", "phi3_short", "phi3_long", "qwen3_moe",
-    "qwen3_moe_fused", "qwen2_moe", "mixtral",    "olmoe",      "granitemoe"};
+    "qwen3_moe_fused", "qwen2_moe", "mixtral",    "olmoe",      "granitemoe", "gpt_oss",   "gpt_oss_mxfp4"};
 
 std::string folder_of(const std::string& name) { return str(kSourceDir, "/tests/golden/folders/", name); }
 
