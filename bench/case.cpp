@@ -72,7 +72,7 @@ struct HostCopy {
 };
 
 // sum(dy * y) over the forward outputs y with a gradient "dy".
-double loss(const Case& c, Values values, const Values& before) {
+double loss(const Case& c, Values& values, const Values& before) {
   c.reference(values);
   double total = 0;
   for (const Arg& arg : c.args) {
@@ -85,6 +85,14 @@ double loss(const Case& c, Values values, const Values& before) {
   return total;
 }
 
+// Gives all values that the reference may have written their values before it ran.
+void restore(const Case& c, Values& values, const Values& before) {
+  for (const Arg& arg : c.args)
+    if (arg.role != Role::input && arg.role != Role::constant) values.at(arg.name) = before.at(arg.name);
+  for (auto& [name, of_reference] : values)
+    if (!before.contains(name)) of_reference.clear();
+}
+
 // d loss / d x for each element of x, by fourth-order central differences.
 std::vector<double> numeric_gradient(const Case& c, const std::string& x, const Values& before) {
   Values values = before;
@@ -94,7 +102,9 @@ std::vector<double> numeric_gradient(const Case& c, const std::string& x, const 
     const double middle = moving[i], h = 1e-3;
     const auto at = [&](double offset) {
       moving[i] = middle + offset;
-      return loss(c, values, before);
+      const double result = loss(c, values, before);
+      restore(c, values, before);
+      return result;
     };
     gradient[i] = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
     moving[i] = middle;

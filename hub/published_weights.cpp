@@ -104,14 +104,16 @@ PublishedWeights::PublishedWeights(const std::string& published, const Model& mo
   if (!tensors_) {
     gguf_.emplace(published);
     for (GgufParameter& p : gguf_parameters(read_gguf_config(*gguf_)))
-      of_gguf_.emplace(p.parameter, std::move(p));
+      // The head of a tied model has the embedding's values.
+      if (std::vector<GgufParameter>& tensors = of_gguf_[p.parameter]; tensors.empty() || p.turn > 0)
+        tensors.push_back(std::move(p));
   }
   check_match(model, vocab);
 }
 
 // The shape of the parameter in a model without 4-bit weights.
 std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
-  if (gguf_) return of_gguf_.at(name).shape_in_model();
+  if (gguf_) return of_gguf_.at(name).front().shape_in_model();
   if (mxfp4_.has(name)) return mxfp4_.shape_of(name);
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return entries_.at(name)->shape;
@@ -202,7 +204,7 @@ const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
 }
 
 DType PublishedWeights::gguf_dtype(const std::string& name) const {
-  const std::optional<GgmlType> type = ggml_type_of(gguf_->find(of_gguf_.at(name).name)->type);
+  const std::optional<GgmlType> type = ggml_type_of(gguf_->find(of_gguf_.at(name).front().name)->type);
   return type == GgmlType::f32 ? DType::f32 : type == GgmlType::f16 ? DType::f16 : DType::bf16;
 }
 

@@ -67,8 +67,8 @@ class PublishedWeights {
   std::optional<GgufFile> gguf_;
   std::string path_;
   TensorEntries entries_;
-  int64_t left_out_ = 0;                          // tensors of blocks behind the last
-  std::map<std::string, GgufParameter> of_gguf_;  // keyed by name of the parameter
+  int64_t left_out_ = 0;                                       // tensors of blocks behind the last
+  std::map<std::string, std::vector<GgufParameter>> of_gguf_;  // keyed by name of the parameter
   QuantizedTensors quantized_;
   Mxfp4Tensors mxfp4_;
   bool transposed_;                                      // the model's linear weights are (in, out)

@@ -1,7 +1,9 @@
 #include "kernels/grouped_product.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -37,6 +39,8 @@ void check_grouped(const GroupedProduct& g) {
         g.rows.empty() ? "" : str(", rows ", g.rows.dtype, " ", g.rows.shape), ": shapes do not fit");
   check(g.rows.empty() || g.transpose_a || g.transpose_b, "grouped_product: dx gathers no rows");
   check(g.offsets.dtype == DType::i32, "grouped_product: offsets are ", g.offsets.dtype, ", must be i32");
+  check(g.used.empty() || (g.used.dtype == DType::i32 && g.used.size() == rows),
+        "grouped_product: used rows are ", g.used.dtype, " ", g.used.shape, ", must be i32 (", rows, ")");
   check(rows % kSegmentRows == 0, "grouped_product: ", rows, " rows, must be a multiple of ", kSegmentRows);
   check(is_float(g.a.dtype) && g.b.dtype == g.a.dtype &&
             (g.c.dtype == g.a.dtype || (g.transpose_a && g.c.dtype == DType::f32)),
@@ -67,9 +71,9 @@ const Tensor& x_of(const GroupedProduct& g) { return g.transpose_a ? g.b : g.a; 
 
 int64_t stride_of_x(const GroupedProduct& g) { return g.transpose_a ? strides_of(g).b : strides_of(g).a; }
 
-// The rows that are multiplied at a time.
-int64_t rows_of_piece(const GroupedProduct& g) {
-  return !g.transpose_a && g.most_rows > 0 && g.most_rows <= kFewRows ? g.most_rows : kSegmentRows;
+// The rows of each segment, if they are few (gemm_rows.h); else 0.
+int64_t few_rows(const GroupedProduct& g) {
+  return !g.transpose_a && g.most_rows > 0 && g.most_rows <= kFewRows ? g.most_rows : 0;
 }
 
 // Rows [row, row + count) of a matrix whose rows lie `stride` elements apart.
@@ -80,12 +84,12 @@ Tensor rows_at(const Tensor& of, int64_t stride, int64_t row, int64_t count) {
   return rows;
 }
 
-// The product of a piece of rows from `row` on, of which `x` has those of x, with the matrix of segment e,
-// added to c if `accumulate`.
+// The product of as many rows as `x` has, from `row` on, with the matrix of segment e, added to c if
+// `accumulate`.
 Gemm part_of(const GroupedProduct& g, const Tensor& c, const Tensor& x, int64_t e, int64_t row,
              bool accumulate) {
   const GemmStrides strides = strides_of(g);
-  const int64_t count = rows_of_piece(g), of_x = g.rows.empty() ? stride_of_x(g) : 0;
+  const int64_t count = x.shape[0], of_x = g.rows.empty() ? stride_of_x(g) : 0;
   return {.c = g.transpose_a ? c : rows_at(c, strides.c, row, count),
           .a = g.transpose_a ? rows_at(g.a, strides.a, row, count) : x,
           .b = g.transpose_a ? x : matrix_of(g, g.b, e),
@@ -128,17 +132,28 @@ void round_sums(const Tensor& c, const Tensor& sums, bool accumulate) {
   });
 }
 
-// The same products on the CPU, a piece of kSegmentRows rows at a time.
+// The numbers of rows that are multiplied at a time: whole segments in as few products as possible, and what
+// is left of the used rows in one of whole steps.
+constexpr int64_t kRowStep = 16, kMostRows = 256;
+
+// The same products on the CPU, a piece of each segment at a time.
 class HostSegments {
  public:
   HostSegments(Arena& scratch, const GroupedProduct& g)
       : g_(g),
+        used_(g.used.empty() ? g.rows : g.used),
+        few_(few_rows(g)),
         sums_(g.transpose_a && g.c.dtype != DType::f32
                   ? scratch.alloc(DType::f32, {g.c.shape[1], g.c.shape[2]})
                   : Tensor{}),
-        gathered_(g.rows.empty() ? Tensor{} : scratch.alloc(g.a.dtype, {rows_of_piece(g), x_of(g).shape[1]})),
-        first_(scratch, part_of(g, target(0), like_x(), 0, 0, g.accumulate && !g.transpose_a)),
-        next_(scratch, part_of(g, target(0), like_x(), 0, 0, g.transpose_a)) {}
+        gathered_(g.rows.empty()
+                      ? Tensor{}
+                      : scratch.alloc(g.a.dtype, {few_ > 0 ? few_ : most_rows(g), x_of(g).shape[1]})) {
+    if (few_ > 0) return;
+    for (int64_t rows = used_.empty() ? kSegmentRows : kRowStep; rows < kSegmentRows; rows += kRowStep)
+      add_products(scratch, rows);
+    for (int64_t rows = kSegmentRows; rows <= most_rows(g); rows += kSegmentRows) add_products(scratch, rows);
+  }
 
   void run() const {
     const auto* const offsets = g_.offsets.as<int32_t>();
@@ -149,44 +164,75 @@ class HostSegments {
   }
 
  private:
+  struct Products {
+    HostProduct first, next;  // next adds to the sums of a segment
+  };
+
+  static int64_t most_rows(const GroupedProduct& g) { return std::min(kMostRows, rows_of(g)); }
+  // All products have the same scratch, as they run one after another.
+  void add_products(Arena& scratch, int64_t rows) {
+    const Tensor like_x{nullptr, g_.a.dtype, {rows, x_of(g_).shape[1]}, g_.a.device};
+    const auto product = [&](bool adds) {
+      const ArenaScope scope(scratch);
+      return HostProduct(scratch, part_of(g_, target(0), like_x, 0, 0, adds));
+    };
+    products_.emplace(rows, Products{product(g_.accumulate && !g_.transpose_a), product(g_.transpose_a)});
+  }
   Tensor target(int64_t e) const {
     if (!g_.transpose_a) return g_.c;
     return sums_.empty() ? matrix_of(g_, g_.c, e) : sums_;
   }
-  // The shape of a piece of x.
-  Tensor like_x() const {
-    return gathered_.empty()
-               ? Tensor{nullptr, g_.a.dtype, {rows_of_piece(g_), x_of(g_).shape[1]}, g_.a.device}
-               : gathered_;
+  // Where the used rows of a segment end.
+  int64_t used_end(int64_t begin, int64_t end) const {
+    const int32_t* const number = used_.empty() ? nullptr : used_.as<int32_t>();
+    while (number && end > begin && number[end - 1] < 0) --end;
+    return end;
   }
-  Tensor x(int64_t row) const {
-    if (gathered_.empty()) return rows_at(x_of(g_), stride_of_x(g_), row, rows_of_piece(g_));
-    gather(gathered_, x_of(g_), stride_of_x(g_), g_.rows.as<int32_t>() + row);
-    return gathered_;
+  // The rows of the next product, for this many used ones.
+  static int64_t rows_of_piece(int64_t used) {
+    if (used >= kSegmentRows) return std::min(used / kSegmentRows * kSegmentRows, kMostRows);
+    return (used + kRowStep - 1) / kRowStep * kRowStep;
+  }
+  Tensor x(int64_t row, int64_t count) const {
+    if (gathered_.empty()) return rows_at(x_of(g_), stride_of_x(g_), row, count);
+    const Tensor rows = gathered_.slice(0, count);
+    gather(rows, x_of(g_), stride_of_x(g_), g_.rows.as<int32_t>() + row);
+    return rows;
   }
   void multiply_rows(int64_t e, int64_t begin, int64_t end) const {
-    if (const int64_t few = rows_of_piece(g_); few < kSegmentRows) {
-      if (begin == end) return;
-      multiply_few_rows(part_of(g_, g_.c, x(begin), e, begin, g_.accumulate));
-      return g_.accumulate ? void() : clear_rows(g_, begin + few, end);
+    int64_t row = begin;
+    if (few_ > 0 && begin < end) {
+      multiply_few_rows(part_of(g_, g_.c, x(begin, few_), e, begin, g_.accumulate));
+      row += few_;
+    } else {
+      for (const int64_t used = used_end(begin, end); row < used;) {
+        const int64_t count = rows_of_piece(used - row);
+        products_.at(count).first.run(part_of(g_, g_.c, x(row, count), e, row, g_.accumulate));
+        row += count;
+      }
     }
-    for (int64_t row = begin; row < end; row += kSegmentRows)
-      first_.run(part_of(g_, g_.c, x(row), e, row, g_.accumulate));
+    if (!g_.accumulate) clear_rows(g_, row, end);
   }
   void add_rows(int64_t e, int64_t begin, int64_t end) const {
-    const bool in_place = sums_.empty(), keeps = in_place && g_.accumulate;
-    if (begin == end && !keeps) clear(target(e));
-    for (int64_t row = begin; row < end; row += kSegmentRows) {
-      const bool adds = keeps || row > begin;
-      (adds ? next_ : first_).run(part_of(g_, target(e), x(row), e, row, adds));
+    const bool in_place = sums_.empty();
+    bool adds = in_place && g_.accumulate;
+    const int64_t used = used_end(begin, end);
+    if (begin == used && !adds) clear(target(e));
+    for (int64_t row = begin; row < used; adds = true) {
+      const int64_t count = rows_of_piece(used - row);
+      const Products& products = products_.at(count);
+      (adds ? products.next : products.first).run(part_of(g_, target(e), x(row, count), e, row, adds));
+      row += count;
     }
     if (!in_place) round_sums(matrix_of(g_, g_.c, e), sums_, g_.accumulate);
   }
 
   GroupedProduct g_;
-  Tensor sums_;      // the sums of one segment, if c has 16 bits
-  Tensor gathered_;  // rows of x that are not side by side
-  HostProduct first_, next_;
+  Tensor used_;
+  int64_t few_;                           // the rows of each segment that few rows are; 0: any number of rows
+  Tensor sums_;                           // the sums of one segment, if c has 16 bits
+  Tensor gathered_;                       // rows of x that are not side by side
+  std::map<int64_t, Products> products_;  // by their number of rows
 };
 
 // As a plan sees it: a product of all rows, as many for each segment.

@@ -11,10 +11,10 @@
 // negative; so the rows of tokens need not be copied to their segments. Rows of y and dx behind the last
 // segment become zero, and so does dw of a segment without rows; with accumulate they keep their values.
 //
-// A row of y or dx depends on that row of a alone; on the CPU its bits also depend on its place among
-// kSegmentRows, unless segments have at most kFewRows rows (gemm_rows.h). The sums of dw begin at the
-// segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows begin at multiples of 16
-// bytes.
+// A row of y or dx depends on that row of a alone; on the CPU its bits also depend on its place in its
+// segment and on how many rows of it are used, unless segments have at most kFewRows rows (gemm_rows.h). The
+// sums of dw begin at the segment's first row. On a GPU it takes sm_90 and operands of 16 bits whose rows
+// begin at multiples of 16 bytes.
 
 #include "kernels/gemm.h"
 #include "kernels/product_end.h"
@@ -32,6 +32,9 @@ struct GroupedProduct {
   Tensor b{};      // (E, K, N), with transpose_b (E, N, K); with transpose_a (R, N)
   Tensor offsets;  // (E + 1) i32, ascending from 0 to at most R; R is a multiple of kSegmentRows
   Tensor rows{};   // (R) i32 or empty: gathers the rows of x, which is a, or b with transpose_a; not for dx
+  // (R) i32 or empty: the rows of a at the end of a segment whose numbers are negative are zero; the CPU need
+  // not multiply them. Empty: those of `rows`, if there are any.
+  Tensor used{};
   bool transpose_a = false, transpose_b = false;  // not both
   bool accumulate = false;                        // adds the previous c
   float alpha = 1;                                // a factor of the product

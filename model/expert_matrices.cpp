@@ -19,6 +19,7 @@ void ExpertMatrices::multiply(LayerCall& c, const ParamView& p, GroupedProduct p
   product.between = between_;
   if (transposed_) {
     product.transpose_b = !product.transpose_b;
+    if (product.used.empty()) product.used = product.rows;
     product.a = gathered(c, product.a, product.a_stride, std::exchange(product.rows, {}));
   }
   grouped_product(c.stream, c.scratch, product);
@@ -38,6 +39,7 @@ void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduc
   if (transposed_) {
     const Tensor dy = std::exchange(product.a, gathered(c, product.b, product.b_stride, product.rows));
     product.b = dy;
+    if (product.used.empty()) product.used = product.rows;
     product.rows = {};
   }
   product.c = all(g[ids_.front()]);

@@ -36,7 +36,12 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
   if (y.empty()) return;
   const Tensor o = c.scratch.alloc(c.dtype, {R, hidden_});
   down_.multiply(c, p,
-                 {.c = o, .a = a_, .offsets = offsets_, .transpose_b = true, .most_rows = x.count()});  // 5
+                 {.c = o,
+                  .a = a_,
+                  .offsets = offsets_,
+                  .used = rows_,
+                  .transpose_b = true,
+                  .most_rows = x.count()});  // 5
   down_adapter_.forward(c, p, o, a_, segments(x.count()));
   add_bias(c, p, o, down_bias_);
   combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
@@ -87,17 +92,17 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
                dweights = c.scratch.alloc(DType::f32, weights_.shape);
   // 6 and 5: as if all weights were 1; then da and a are multiplied by them.
   gather_rows(c.stream, {.y = d_o, .x = dy, .index = rows_});
-  down_.multiply(c, p, {.c = da, .a = d_o, .offsets = offsets_});
+  down_.multiply(c, p, {.c = da, .a = d_o, .offsets = offsets_, .used = rows_});
   const Tensor du_down = down_adapter_.backward(c, p, da, d_o, segments(0));
   weigh_rows(c.stream, {.dweights = dweights, .da = da, .a = a_, .places = places_, .weights = weights_});
   bias_backward(c, p, g, d_o, down_bias_, dweights);
-  down_.add_gradient(c, g, {.a = d_o, .b = a_, .offsets = offsets_});
+  down_.add_gradient(c, g, {.a = d_o, .b = a_, .offsets = offsets_, .used = rows_});
   down_adapter_.add_gradients(c, p, g, du_down, d_o, a_, segments(0));
   run(c.stream, activation_.backward(d_up, da, up_));  // 4
   bias_backward(c, p, g, d_up, gate_up_bias_);
   gate_up_.add_gradient(c, g, {.a = d_up, .b = x.values(), .offsets = offsets_, .rows = rows_});  // 3
   const Tensor d_rows = dx.empty() ? Tensor{} : d_o;                                              // (R, C)
-  if (!dx.empty()) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_});
+  if (!dx.empty()) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_, .used = rows_});
   const Tensor du_up = gate_up_adapter_.backward(c, p, d_rows, d_up, segments(0));
   gate_up_adapter_.add_gradients(c, p, g, du_up, d_up, x.values(), gathered(0));
   if (!dx.empty())

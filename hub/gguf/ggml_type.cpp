@@ -33,6 +33,13 @@ struct Q4_1 {
   uint8_t codes[kSmallBlock / 2];
 };
 
+// Values of four bits times a power of two.
+struct Mxfp4 {
+  uint8_t exponent;                // plus 127
+  uint8_t codes[kSmallBlock / 2];  // low four bits: the first half of the values
+};
+constexpr std::array<float, 8> kMxfp4Values{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
 // Groups of 32 with a scale and an offset of six bits each.
 constexpr int kQ4Group = 32, kQ4Groups = kLargeBlock / kQ4Group;
 struct Q4_K {
@@ -50,7 +57,7 @@ struct Q6_K {
 };
 
 static_assert(sizeof(Q8_0) == 34 && sizeof(Q4_0) == 18 && sizeof(Q4_1) == 20 && sizeof(Q4_K) == 144 &&
-              sizeof(Q6_K) == 210);
+              sizeof(Q6_K) == 210 && sizeof(Mxfp4) == 17);
 
 template <class Block>
 Block load(const std::byte* from) {
@@ -281,6 +288,19 @@ void decode_q6_k(const std::byte* block, float* values) {
   }
 }
 
+void decode_mxfp4(const std::byte* block, float* values) {
+  const auto b = load<Mxfp4>(block);
+  const float scale = std::ldexp(1.0f, b.exponent - 127);
+  const auto value = [&](int code) {
+    const float size = kMxfp4Values[static_cast<size_t>(code & 7)] * scale;
+    return code & 8 ? -size : size;
+  };
+  for (int i = 0; i < kSmallBlock / 2; ++i) {
+    values[i] = value(b.codes[i] & 0xf);
+    values[i + kSmallBlock / 2] = value(b.codes[i] >> 4);
+  }
+}
+
 void encode_q8_0(const float* values, std::byte* block) {
   Q8_0 b{};
   float furthest = 0;
@@ -391,6 +411,7 @@ constexpr Row kRows[] = {
     {GgmlType::q4_1, 3, kSmallBlock, 20, decode_q4_1, nullptr},
     {GgmlType::q4_k, 12, kLargeBlock, 144, decode_q4_k, encode_q4_k},
     {GgmlType::q6_k, 14, kLargeBlock, 210, decode_q6_k, encode_q6_k},
+    {GgmlType::mxfp4, 39, kSmallBlock, 17, decode_mxfp4, nullptr},
 };
 
 const Row& row_of(GgmlType type) {
@@ -402,7 +423,8 @@ const Row& row_of(GgmlType type) {
 constexpr std::array kNames{"F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
                             "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
                             "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
-                            "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16"};
+                            "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16",  "",
+                            "",        "",       "TQ1_0",   "TQ2_0", "",       "",      "",      "MXFP4"};
 
 }  // namespace
 

@@ -13,9 +13,9 @@
 
 namespace flatshard {
 
-enum class GgmlType : uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k };
+enum class GgmlType : uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k, mxfp4 };
 constexpr auto value_names(GgmlType) {
-  return std::array{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"};
+  return std::array{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "mxfp4"};
 }
 
 // The type with this id in a file; nothing if Flatshard cannot read it.
@@ -30,7 +30,7 @@ int64_t ggml_bytes(GgmlType type, int64_t values);
 
 // Decodes the values of whole blocks.
 void decode_ggml(GgmlType type, std::span<const std::byte> blocks, float* values);
-// Rounds finite values to whole blocks, for any type but q4_0 and q4_1, with the same bytes as ggml's
+// Rounds finite values to whole blocks, for any type but q4_0, q4_1 and mxfp4, with the same bytes as ggml's
 // reference. Returns false, and undefined bytes, if a value is too large for f16 or bf16.
 bool encode_ggml(GgmlType type, std::span<const float> values, std::byte* blocks);
 

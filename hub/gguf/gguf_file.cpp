@@ -276,6 +276,11 @@ double GgufKeys::real(const char* key, double absent) const {
   return value ? shortest_decimal(*value) : absent;
 }
 
+bool GgufKeys::flag(const char* key, bool absent) const {
+  const bool* value = file_.find_value<bool>(prefix_ + key);
+  return value ? *value : absent;
+}
+
 std::string GgufKeys::text(const char* key) const {
   const std::string* value = file_.find_value<std::string>(prefix_ + key);
   return value ? *value : "";

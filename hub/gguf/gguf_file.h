@@ -87,6 +87,7 @@ class GgufKeys {
   // A real number. It has 32 bits in the file, so the shortest decimal is returned: 1e-05,
   // not 9.99999974e-06.
   double real(const char* key, double absent) const;
+  bool flag(const char* key, bool absent) const;
   std::string text(const char* key) const;           // "" if it is absent
   std::vector<int64_t> list(const char* key) const;  // empty if it is absent
   // The file and the key, for errors.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "hub/gguf/gguf_rope.h"
@@ -26,7 +27,11 @@ struct GgufFamily {
   bool llama3 = false;       // the file may have the divisors of llama3 (gguf_rope.h)
   bool longrope = false;     // the file may have the divisors of longrope
   bool experts = false;      // a mixture of experts; an architecture may have files with and without
-  bool norm_topk = true;     // the weights of a token's experts add up to 1
+  // Whether the weights of a token's experts add up to 1; empty: the file says so.
+  std::optional<bool> norm_topk = true;
+  bool mlp_norm_is_post = false;  // the norm before the MLP has the name of one after attention
+  bool optional_parts = false;    // biases of q, k and v, and norms of heads, are there or not
+  bool whole_bounds = true;       // the bounds of YaRN's ramp are whole
   // Attention scores of models with this many layers are divided by the square root of hidden / heads.
   int64_t layers_by_hidden = 0;
 };
@@ -49,6 +54,18 @@ constexpr GgufFamily kFamilies[] = {
     {.family = "qwen2_moe", .architecture = "qwen2moe", .experts = true, .norm_topk = false},
     {.family = "olmoe", .architecture = "olmoe", .experts = true, .norm_topk = false},
     {.family = "granitemoe", .architecture = "granitemoe", .interleaved = true, .experts = true},
+    {.family = "glm4_moe",
+     .architecture = "glm4moe",
+     .experts = true,
+     .norm_topk = {},
+     .mlp_norm_is_post = true,
+     .optional_parts = true},
+    {.family = "gpt_oss",
+     .architecture = "gpt-oss",
+     .windows = true,
+     .experts = true,
+     .mlp_norm_is_post = true,
+     .whole_bounds = false},
 };
 
 const GgufFamily& gguf_family(const ModelConfig& c) {
@@ -65,10 +82,11 @@ const GgufFamily& gguf_family(const ModelConfig& c) {
 bool has_multipliers(const GgufFamily& f) { return std::string_view(f.architecture).starts_with("granite"); }
 
 // The name of a layer in the file. Throws an Error for an unknown layer.
-std::string gguf_layer(const ParamNames& n, const std::string& layer) {
+std::string gguf_layer(const GgufFamily& f, const ParamNames& n, const std::string& layer) {
+  const char* const mlp_norm = f.mlp_norm_is_post ? "post_attention_norm" : "ffn_norm";
   const std::pair<const std::string&, const char*> rows[] = {{n.attention_norm, "attn_norm"},
                                                              {n.attention_out_norm, "post_attention_norm"},
-                                                             {n.mlp_norm, "ffn_norm"},
+                                                             {n.mlp_norm, mlp_norm},
                                                              {n.mlp_out_norm, "post_ffw_norm"},
                                                              {n.q, "attn_q"},
                                                              {n.k, "attn_k"},
@@ -84,6 +102,7 @@ std::string gguf_layer(const ParamNames& n, const std::string& layer) {
                                                              {n.router, "ffn_gate_inp"},
                                                              {n.expert_gate, "ffn_gate_exps"},
                                                              {n.expert_up, "ffn_up_exps"},
+                                                             {n.expert_gate_up, "ffn_gate_exps"},
                                                              {n.expert_down, "ffn_down_exps"},
                                                              {n.shared_gate, "ffn_gate_shexp"},
                                                              {n.shared_up, "ffn_up_shexp"},
@@ -112,8 +131,19 @@ struct GgufPlace {
   int64_t expert = -1;
 };
 
+// The name in the file of a parameter of a block that is not one of a layer; null: it is.
+const char* gguf_own_name(const ParamNames& n, const std::string& parameter) {
+  const std::pair<const std::string&, const char*> rows[] = {{n.router_bias, "exp_probs_b.bias"},
+                                                             {n.sinks, "attn_sinks.weight"},
+                                                             {n.all_gate_up_bias, "ffn_gate_exps.bias"},
+                                                             {n.all_down_bias, "ffn_down_exps.bias"}};
+  for (const auto& [ours, theirs] : rows)
+    if (!ours.empty() && parameter == ours) return theirs;
+  return nullptr;
+}
+
 // "blk.3.ffn_up.weight" and "mlp.up_proj" for "model.layers.3.mlp.up_proj.weight".
-GgufPlace place_of(const ParamNames& n, const std::string& parameter) {
+GgufPlace place_of(const GgufFamily& f, const ParamNames& n, const std::string& parameter) {
   const size_t suffix = parameter.rfind('.');
   const std::string path = parameter.substr(0, suffix), kind = parameter.substr(suffix);
   const std::pair<const std::string&, const char*> outer[] = {{n.embedding, "token_embd"},
@@ -123,9 +153,12 @@ GgufPlace place_of(const ParamNames& n, const std::string& parameter) {
   for (const auto& [ours, theirs] : outer)
     if (path == ours) return {.name = theirs + kind, .layer = {}};
   const size_t index = n.block.find("{i}"), end = path.find('.', index);
+  const std::string block = str("blk.", path.substr(index, end - index), '.'),
+                    in_block = parameter.substr(end + 1);
+  if (const char* const name = gguf_own_name(n, in_block)) return {.name = block + name, .layer = in_block};
   GgufPlace place{.name = {}, .layer = path.substr(end + 1)};
   place.expert = take_expert(place.layer);
-  place.name = str("blk.", path.substr(index, end - index), '.', gguf_layer(n, place.layer), kind);
+  place.name = block + gguf_layer(f, n, place.layer) + kind;
   return place;
 }
 
@@ -157,19 +190,27 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
           ": this model cannot be written as GGUF");
   };
   const Family& defaults = family(c.family);
-  only(*c.qkv_bias == defaults.qkv_bias || *c.qkv_bias == (c.family == "llama"), "qkv_bias", *c.qkv_bias,
-       "the family's");
-  only(*c.qk_norm == defaults.qk_norm, "qk_norm", *c.qk_norm, "the family's");
+  only(f.optional_parts || *c.qkv_bias == defaults.qkv_bias || *c.qkv_bias == (c.family == "llama"),
+       "qkv_bias", *c.qkv_bias, "the family's");
+  only(f.optional_parts || *c.qk_norm == defaults.qk_norm, "qk_norm", *c.qk_norm, "the family's");
   only(!f.square || c.heads * c.head_dim == c.hidden, "head_dim", c.head_dim, "hidden / heads");
   only(!f.no_head || *c.tied, "tied", *c.tied, "a tied head");
   const int64_t scalar = c.layers == f.layers_by_hidden ? c.hidden / c.heads : c.head_dim;
   only(c.query_scalar == scalar, "query_scalar", c.query_scalar, std::to_string(scalar));
   if (f.experts) {
-    only(*c.norm_topk == f.norm_topk, "norm_topk", *c.norm_topk ? "true" : "false",
-         f.norm_topk ? "weights that add up to 1" : "those of the softmax");
+    only(!f.norm_topk || *c.norm_topk == *f.norm_topk, "norm_topk", *c.norm_topk ? "true" : "false",
+         f.norm_topk.value_or(true) ? "weights that add up to 1" : "those of the softmax");
     only(c.qk_norm_width == QkNormWidth::head || c.kv_heads == c.heads, "kv_heads", c.kv_heads,
          str("as many as heads, ", c.heads));
-    only(c.dense_blocks.empty(), "dense_blocks", in_brackets(c.dense_blocks), "experts in every block");
+    const bool leads = defaults.sigmoid_router &&
+                       (c.dense_blocks.empty() || c.dense_blocks.back() == std::ssize(c.dense_blocks) - 1);
+    only(leads || c.dense_blocks.empty(), "dense_blocks", in_brackets(c.dense_blocks),
+         defaults.sigmoid_router ? "them first" : "experts in every block");
+    only(c.expert_groups == 1, "expert_groups", c.expert_groups, "one group");
+    only(c.shared_ffn % c.expert_ffn == 0 || !defaults.sigmoid_router, "shared_ffn", c.shared_ffn,
+         str("a multiple of model.expert_ffn = ", c.expert_ffn));
+    only(*c.swiglu_limit == defaults.swiglu_limit, "swiglu_limit", *c.swiglu_limit,
+         str("a limit of ", defaults.swiglu_limit));
   }
   only((*c.attention_softcap > 0) == (defaults.attention_softcap > 0), "attention_softcap",
        *c.attention_softcap, defaults.attention_softcap > 0 ? "one" : "none");
@@ -191,7 +232,8 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   if (scaling.kind != RopeScaling::Kind::yarn) return;
   only(scaling.attention_factor == 0, "rope_scaling.attention_factor", scaling.attention_factor, "its own");
   only(scaling.mscale == 0 && scaling.mscale_all_dim == 0, "rope_scaling.mscale", scaling.mscale, "none");
-  only(scaling.truncate, "rope_scaling.truncate", "false", "whole bounds");
+  only(scaling.truncate == f.whole_bounds, "rope_scaling.truncate", scaling.truncate ? "true" : "false",
+       f.whole_bounds ? "whole bounds" : "bounds that need not be whole");
 }
 
 void put_window(GgufWriter& out, const std::string& prefix, const ModelConfig& c) {
@@ -202,11 +244,21 @@ void put_window(GgufWriter& out, const std::string& prefix, const ModelConfig& c
   if (*c.window_rope_theta > 0) out.put(prefix + "rope.freq_base_swa", *c.window_rope_theta);
 }
 
+constexpr int64_t kGgufSigmoid = 2;  // llama.cpp's number for scores by sigmoid
+
 void put_experts(GgufWriter& out, const std::string& prefix, const ModelConfig& c) {
   out.put_size(prefix + "expert_count", c.experts);
   out.put_size(prefix + "expert_used_count", c.experts_per_token);
   out.put_size(prefix + "expert_feed_forward_length", c.expert_ffn);
-  if (c.shared_ffn > 0) out.put_size(prefix + "expert_shared_feed_forward_length", c.shared_ffn);
+  if (!c.sigmoid_router) {
+    if (c.shared_ffn > 0) out.put_size(prefix + "expert_shared_feed_forward_length", c.shared_ffn);
+    return;
+  }
+  out.put_size(prefix + "leading_dense_block_count", std::ssize(c.dense_blocks));
+  out.put_size(prefix + "expert_shared_count", c.shared_ffn / c.expert_ffn);
+  out.put_size(prefix + "expert_gating_func", kGgufSigmoid);
+  out.put(prefix + "expert_weights_scale", c.routed_scale);
+  out.put(prefix + "expert_weights_norm", *c.norm_topk);
 }
 
 // ---- reading ----
@@ -215,8 +267,20 @@ void read_experts(const GgufFamily& f, const GgufKeys& keys, ModelConfig& c) {
   c.experts = keys.size("expert_count");
   c.experts_per_token = keys.size("expert_used_count");
   c.expert_ffn = keys.size("expert_feed_forward_length", c.ffn);
-  if (family(f.family).shared_expert) c.shared_ffn = keys.size("expert_shared_feed_forward_length");
-  c.norm_topk = f.norm_topk;
+  if (f.norm_topk) c.norm_topk = f.norm_topk;
+  if (!family(f.family).sigmoid_router) {
+    if (family(f.family).shared_expert) c.shared_ffn = keys.size("expert_shared_feed_forward_length");
+    return;
+  }
+  const int64_t function = keys.size("expert_gating_func", kGgufSigmoid);
+  check(function == kGgufSigmoid, keys.name("expert_gating_func"), " is ", function, ", must be ",
+        kGgufSigmoid, ", sigmoid");
+  check(keys.size("expert_group_count", 1) <= 1, keys.name("expert_group_count"), " is ",
+        keys.size("expert_group_count", 1), ", must be 1: other values are not supported");
+  for (int64_t i = 0; i < keys.size("leading_dense_block_count", 0); ++i) c.dense_blocks.push_back(i);
+  c.shared_ffn = keys.size("expert_shared_count") * c.expert_ffn;
+  c.routed_scale = keys.real("expert_weights_scale", 1);
+  c.norm_topk = keys.flag("expert_weights_norm", true);
 }
 
 const GgufFamily& family_of(const GgufFile& file) {
@@ -296,7 +360,9 @@ std::vector<int64_t> GgufParameter::shape_of_tensor() const {
 }
 
 std::vector<int64_t> GgufParameter::shape_in_model() const {
-  return transposed ? std::vector<int64_t>{shape[1], shape[0]} : shape;
+  std::vector<int64_t> model = transposed ? std::vector<int64_t>{shape[1], shape[0]} : shape;
+  if (turn >= 0) model.back() *= 2;
+  return model;
 }
 
 int64_t GgufParameter::row_in_model(int64_t row) const {
@@ -322,15 +388,24 @@ std::vector<GgufParameter> gguf_parameters(const ModelConfig& config) {
   std::vector<GgufParameter> parameters;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) {
-      const auto [name, layer, expert] = place_of(n, spec.name);
+      const auto [name, layer, expert] = place_of(f, n, spec.name);
       GgufParameter p{.parameter = spec.name, .name = name, .shape = {}};
       if (expert >= 0) p.experts = config.experts, p.expert = expert;
       p.is_row = layer == n.shared_switch && !layer.empty();
       for (int i = 0; i < spec.shape.rank(); ++i) p.shape.push_back(spec.shape[i]);
-      p.transposed = n.transposed_weights && p.matrix() && !layer.empty();
+      p.transposed = p.matrix() && !layer.empty() &&
+                     (n.transposed_weights || (n.interleaved_experts() && p.experts > 0));
+      const bool in_turn =
+          n.interleaved_experts() && (layer == n.expert_gate_up || layer == n.all_gate_up_bias);
+      if (in_turn) p.shape.back() /= 2;
       if (p.transposed) std::swap(p.shape[0], p.shape[1]);
       if (f.interleaved && !layer.empty() && (layer == n.q || layer == n.k)) p.interleaved = config.head_dim;
       if (p.name.ends_with("norm.weight")) p.added = config.norm_offset;
+      parameters.push_back(p);
+      if (!in_turn) continue;
+      parameters.back().turn = 0;
+      p.turn = 1;
+      p.name.replace(p.name.find("ffn_gate"), std::string_view("ffn_gate").size(), "ffn_up");
       parameters.push_back(std::move(p));
     }
   if (f.own_head && *config.tied) {
@@ -343,15 +418,21 @@ std::vector<GgufParameter> gguf_parameters(const ModelConfig& config) {
 
 void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t first, int64_t count,
                   float* to) {
+  std::vector<float> pairs;
   const ReadMatrix read = [&](int64_t at, int64_t n, float* values) {
-    parameter(p.parameter, at, n, values);
+    if (p.turn < 0) return parameter(p.parameter, at, n, values);
+    pairs.resize(static_cast<size_t>(2 * n));
+    parameter(p.parameter, 2 * at, 2 * n, pairs.data());
+    for (int64_t i = 0; i < n; ++i) values[i] = pairs[static_cast<size_t>(2 * i + p.turn)];
   };
   read_converted(p, read, {.rows = p.shape.back(), .columns = p.shape.front()}, &GgufParameter::row_in_model,
                  first, count, to);
   for (int64_t i = 0; p.added != 0 && i < count; ++i) to[i] += p.added;
 }
 
-void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to) {
+namespace {
+
+void read_one(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to) {
   const GgufTensor& tensor = *file.find(p.name);
   const int64_t begin = p.expert * p.size();
   const ReadMatrix read = [&](int64_t at, int64_t n, float* values) {
@@ -360,6 +441,21 @@ void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first,
   read_converted(p, read, {.rows = p.shape.front(), .columns = p.shape.back()}, &GgufParameter::row_in_file,
                  first, count, to);
   for (int64_t i = 0; p.added != 0 && i < count; ++i) to[i] -= p.added;
+}
+
+}  // namespace
+
+void read_from_gguf(std::span<const GgufParameter> tensors, const GgufFile& file, int64_t first,
+                    int64_t count, float* to) {
+  if (tensors.size() == 1) return read_one(tensors.front(), file, first, count, to);
+  const int64_t begin = first / 2, end = (first + count + 1) / 2;
+  std::vector<float> values(static_cast<size_t>(end - begin));
+  for (const GgufParameter& p : tensors) {
+    read_one(p, file, begin, end - begin, values.data());
+    for (int64_t i = begin; i < end; ++i)
+      if (const int64_t at = 2 * i + p.turn - first; at >= 0 && at < count)
+        to[at] = values[static_cast<size_t>(i - begin)];
+  }
 }
 
 std::string gguf_architecture(const ModelConfig& config) {
@@ -400,6 +496,8 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
     out.put(prefix + "logit_scale", c.logit_divisor);
   }
   for (std::string& note : put_gguf_rope(out, prefix, c)) notes.push_back(std::move(note));
+  if (!f.whole_bounds && c.rope_scaling.kind == RopeScaling::Kind::yarn)
+    notes.push_back("llama.cpp rounds the bounds of YaRN's ramp, which this model does not");
   return notes;
 }
 
@@ -432,6 +530,7 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   if (defaults.logit_softcap > 0)
     c.logit_softcap = keys.real("final_logit_softcapping", defaults.logit_softcap);
   c.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr || file.find("blk.0.attn_qkv.bias") != nullptr;
+  if (f.optional_parts) c.qk_norm = file.find("blk.0.attn_q_norm.weight") != nullptr;
   c.rope_theta = keys.real("rope.freq_base", 10000);
   if (defaults.positions == PositionKind::rotary) {
     const int64_t rotated = keys.size("rope.dimension_count", c.head_dim);
@@ -451,6 +550,7 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   c = resolved(c);
   check_tensors(file, c);
   if (c.positions == PositionKind::rotary) c.rope_scaling = read_gguf_scaling(file, keys, c);
+  if (c.rope_scaling.kind == RopeScaling::Kind::yarn) c.rope_scaling.truncate = f.whole_bounds;
   return resolved(c);
 }
 

@@ -5,6 +5,7 @@
 // families add one to the weights of RMSNorm; the file's values include this one.
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@
 
 namespace flatshard {
 
-// A parameter of the model and its tensor in the file.
+// A parameter of the model and its tensor in the file. A parameter with gates and ups in turn has two
+// tensors.
 struct GgufParameter {
   std::string parameter, name;
   std::vector<int64_t> shape;  // as the file has it
@@ -25,6 +27,7 @@ struct GgufParameter {
   int64_t interleaved = 0;  // rows of a head, if the file interleaves the two halves of each head
   bool transposed = false;  // the model has the transpose of the tensor
   float added = 0;          // the tensor is the parameter plus this value
+  int64_t turn = -1;  // 0, 1: the tensor has every other value of the parameter, from the first or second
   bool matrix() const { return shape.size() == 2; }
   int64_t size() const;
   std::vector<int64_t> shape_of_tensor() const;
@@ -42,7 +45,9 @@ std::vector<GgufParameter> gguf_parameters(const ModelConfig& config);
 // model, and in the order of the model from the file. Whole rows are fastest.
 void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t first, int64_t count,
                   float* to);
-void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to);
+// `tensors` are those of one parameter.
+void read_from_gguf(std::span<const GgufParameter> tensors, const GgufFile& file, int64_t first,
+                    int64_t count, float* to);
 
 // llama.cpp's name of the family's architecture. An Error names a setting that the architecture cannot
 // express.

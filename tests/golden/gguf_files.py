@@ -19,7 +19,7 @@ FOLDERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders")
 ARCHITECTURES = {"llama": ("LLAMA", True), "llama3": ("LLAMA", True), "mistral": ("LLAMA", True), "qwen2": ("QWEN2", False),
                  "qwen3": ("QWEN3", False), "gpt2": ("GPT2", False), "gemma2": ("GEMMA2", False), "gemma3": ("GEMMA3", False),
                  "granite": ("GRANITE", True), "glm4": ("GLM4", False), "qwen3_yarn": ("QWEN3", False), "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True),
-                 "mixtral": ("LLAMA", True), "granitemoe": ("GRANITE_MOE", True), "qwen3_moe_fused": ("QWEN3MOE", False)}
+                 "mixtral": ("LLAMA", True), "granitemoe": ("GRANITE_MOE", True), "qwen3_moe_fused": ("QWEN3MOE", False), "glm4_moe": ("GLM4_MOE", False), "gpt_oss": ("GPT_OSS", False)}
 # The ends of names of the tensors that have all experts of a block in a file of llama.cpp, and parts of names of ours.
 EXPERTS = {"gate": ("gate_proj", "w1"), "up": ("up_proj", "w3"), "down": ("down_proj", "w2")}
 
@@ -34,7 +34,8 @@ def blocks():
     x = np.ascontiguousarray(np.concatenate(kinds), np.float32)
     out = {"values": torch.from_numpy(x)}
     pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
-    for name, width in (("q8_0", 34 * 8), ("q4_0", 18 * 8), ("q4_1", 20 * 8), ("q4_K", 144), ("q6_K", 210)):
+    for name, width in (("q8_0", 34 * 8), ("q4_0", 18 * 8), ("q4_1", 20 * 8), ("q4_K", 144), ("q6_K", 210),
+                        ("mxfp4", 17 * 8)):
         packed = np.zeros(x.size // 256 * width, np.uint8)
         back = np.zeros(x.size, np.float32)
         getattr(ggml, f"quantize_row_{name}_ref")(pointer(x), pointer(packed), ctypes.c_int64(x.size))
@@ -51,6 +52,15 @@ def interleaved(rows, heads):
 def joined_experts(loaded):
     """Tensors of all experts of a block, by llama.cpp's names; removes those from `loaded` that they are made of."""
     out = {}
+    for name in [name for name in loaded if name.endswith((".sinks", "_bias"))]:  # of gpt_oss and glm4_moe
+        block, values = name.split(".")[2], loaded.pop(name).float().numpy()
+        if name.endswith("gate_up_proj_bias"):
+            out[f"blk.{block}.ffn_gate_exps.bias"], out[f"blk.{block}.ffn_up_exps.bias"] = values[:, ::2], values[:, 1::2]
+        elif name.endswith("down_proj_bias"):
+            out[f"blk.{block}.ffn_down_exps.bias"] = values
+        else:
+            own = "attn_sinks.weight" if name.endswith(".sinks") else "exp_probs_b.bias"
+            out[f"blk.{block}.{own}"] = values
     for block in sorted({name.split(".")[2] for name in loaded if name.startswith("model.layers.")}, key=int):
         prefix = f"model.layers.{block}."
         whole = {name: loaded.pop(name) for name in list(loaded) if name.startswith(prefix) and
@@ -60,7 +70,9 @@ def joined_experts(loaded):
         both = [t for name, t in whole.items() if name.endswith(("gate_up_proj", "input_linear.weight"))]
         down = [t for name, t in whole.items() if name.endswith(("experts.down_proj", "output_linear.weight"))]
         for kind, theirs in EXPERTS.items():
-            if both:
+            if both and any(name.endswith("router.weight") for name in loaded):  # gpt_oss
+                tensor = {"gate": both[0][..., ::2], "up": both[0][..., 1::2], "down": down[0]}[kind].transpose(1, 2)
+            elif both:
                 gate, up = both[0].chunk(2, dim=1)
                 tensor = {"gate": gate, "up": up, "down": down[0]}[kind]
             else:

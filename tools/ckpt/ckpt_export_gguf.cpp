@@ -47,7 +47,8 @@ bool is_quantized(GgmlType type) { return block_values(type) > 1; }
 // matrices get four.
 GgmlType type_of(const GgufParameter& p, bool is_head, GgmlType wanted) {
   const bool routes = p.name.find(".ffn_gate_inp") != std::string::npos;
-  if (!p.matrix() || routes || p.name == "position_embd.weight") return GgmlType::f32;
+  const bool stays = routes || p.name.ends_with(".bias") || p.name == "position_embd.weight";
+  if (!p.matrix() || stays) return GgmlType::f32;
   const int64_t row = p.shape.back();
   if (wanted == GgmlType::q4_k && is_head) wanted = GgmlType::q6_k;
   if (row % block_values(wanted) == 0) return wanted;
