@@ -213,6 +213,20 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
   gather.record(gathered_);
 }
 
+void ShardedUnit::add_to_frozen(Stream& compute, ParamId param, const Mirror& change) {
+  if (sharded_values_ && state_ != State::sharded) release_slot(compute);
+  Stream& worker = sharded_values_ ? shards_.worker(compute) : compute;
+  for (const auto& [id, first, tensor] : sharded_values_
+                                             ? frozen_.values_in_shard(shard_index(), frozen_shard_)
+                                             : frozen_.values(frozen_flat_)) {
+    if (id.index != param.index) continue;
+    const Tensor& whole = tensor.device.is_cuda() ? change.device : change.host;
+    const Tensor part = whole.slice(first, first + tensor.size());
+    add(worker, {.y = tensor, .a = tensor, .b = part.view(tensor.shape)});
+  }
+  if (sharded_values_) compute.record(updated_);
+}
+
 Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;

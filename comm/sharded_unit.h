@@ -24,6 +24,7 @@
 #include "comm/lanes.h"
 #include "comm/unit_resources.h"
 #include "kernels/init.h"
+#include "runtime/mirror.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -58,6 +59,9 @@ class ShardedUnit {
   void plan_last_exchange(Stream& reduce);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
+  // Adds to a frozen parameter in fp32, on all ranks alike, while no values are gathered. The change is in
+  // device and in host memory, since shards may be in either.
+  void add_to_frozen(Stream& compute, ParamId param, const Mirror& change);
 
   // This rank's shard of every tensor that optimizer() uses. The copy is empty if the masters are the values.
   // Paged state is given in host memory.

@@ -277,9 +277,10 @@ void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config
   const ParamNames& names = param_names(config.family);
   const ExpertLayer up = expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
                     down = expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_);
-  for (const ExpertLayer& layer : {up, down})
-    check(!config.adapters.contains(layer.paths.front()), "lora.targets: ", layer.paths.front(),
-          ": experts of ", config.family, " cannot have adapters: name only layers of attention");
+  for (const ExpertLayer* const layer : {&up, &down})
+    for (const std::string& path : layer->paths)
+      check(!config.adapters.contains(path), "lora.targets: ", path, ": experts of ", config.family,
+            " cannot have adapters: name only layers of attention");
   const double share = static_cast<double>(per_token_) / static_cast<double>(count_);
   const std::optional<FourBitFormat> format = format_of(config, {up, down});
   gate_up_ = declare_transposed(params, up, format, Init::normal(0.02f), share);

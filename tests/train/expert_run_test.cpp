@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_folder.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 #include "train/report/metrics.h"
@@ -174,6 +176,39 @@ TEST_CASE("models with sinks and biases of experts have the same bits on any ran
   check_same(workshop, 2, options + "--parallel.wrap=attention_mlp", hash_of(whole));
   CHECK(hash_of(workshop.train(2, on_heads + from_whole + in_four_bits + "--run.dir=on")) ==
         hash_of(quantized));
+}
+
+TEST_CASE("biases of experts move towards even loads, by the counts of all ranks") {
+  const test::Workshop workshop("bias_rate");
+  const std::string
+      options =
+          "--model.family=glm4_moe --model.ffn=32 --model.experts=8 --model.experts_per_token=2 "
+          "--model.expert_ffn=32 --model.shared_ffn=32 --model.dense_blocks=[0] --precision.compute=fp32 "
+          "--checkpoint.save_every=2 ",
+      moving = options + "--train.steps=4 --train.router_bias_rate=0.25 ";
+  const test::Finished whole = workshop.train(1, moving + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const TensorFolder model(workshop.file("whole/model"), "model");
+  std::vector<float> bias(8);
+  read_floats(*model.find("model.layers.1.mlp.gate.e_score_correction_bias"), 0, 8, bias.data());
+  float moved = 0;
+  for (const float value : bias) {
+    CHECK(value * 4 == std::round(value * 4));
+    CHECK(std::abs(value) <= 1);
+    moved += std::abs(value);
+  }
+  CHECK(moved > 0);
+  for (const char* const memory : {"", "--parallel.offload=true", "--parallel.strategy=no_shard"})
+    check_same(workshop, 1, moving + memory, hash_of(whole));
+
+  // Moved the other way, biases would soon send all tokens to two experts of eight: a load of 4.
+  const test::Finished longer =
+      workshop.train(1, options + "--train.steps=40 --optimizer.lr=1e-5 --train.router_bias_rate=0.02");
+  REQUIRE_MESSAGE(longer.exit_code == 0, longer.output);
+  CHECK(metric(read_metrics(workshop.file("runs/default/metrics.jsonl")).back(), "max_load") < 2);
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const char* const strategy : {"full_shard", "no_shard"})
+    check_same(workshop, 2, str(moving, "--parallel.strategy=", strategy), hash_of(whole));
 }
 
 TEST_CASE("the loss that balances experts counts those of all stages") {

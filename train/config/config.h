@@ -137,6 +137,7 @@ struct TrainConfig {
   int64_t tile = 0;                         // 0: all tokens of a micro-batch's lane
   std::optional<double> router_aux_loss{};  // empty: that of the model
   double router_z_loss = 0;
+  double router_bias_rate = 0;
   Recompute recompute = Recompute::none;
   bool offload_activations = false;
   double eval_every = 0;

@@ -339,6 +339,10 @@ std::vector<Field> train_fields(TrainConfig& train, AnswerLoss& loss) {
       {"train.router_z_loss", &train.router_z_loss,
        "weight of the loss that keeps router logits small, the mean of ln^2 sum exp(logits); 0 = none",
        within(0, kMostFloat), example("0.001")},
+      {"train.router_bias_rate", &train.router_bias_rate,
+       "how far a step moves the bias of each expert towards even loads, in families that choose experts by "
+       "sigmoid; 0 = biases stay",
+       within(0, kMostFloat), example("0.001")},
       {"train.tile", &train.tile,
        "tokens of a block that norms and products compute at once; their values last for one tile and are "
        "computed again in the backward pass, so the longest sequence that fits is far longer; rounds "

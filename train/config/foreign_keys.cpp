@@ -119,6 +119,7 @@ std::vector<ForeignKey> rows() {
     {"loss_watchdog_*", "", ignored, {}, "a run stops at a loss that is not finite"},
     {"router_aux_loss_coef", "train.router_aux_loss"},
     {"router_z_loss_coef moe_z_loss_coeff", "train.router_z_loss"},
+    {"moe_router_bias_update_rate", "train.router_bias_rate"},
     {"moe_aux_loss_coeff", "train.router_aux_loss", refused, kOff, "moe_aux_loss_coeff / k for each block, instead of all blocks together"},
     // Precision.
     {"bf16 bf16.enabled bfloat16", "precision.compute", refused, {{"true auto full", "bf16"}, {"false", "fp32"}}, "", precision},

@@ -218,6 +218,7 @@ class Trainer {
 
   // Notes of the last step.
   FirstStop stop_{};
+  std::vector<double> expert_counts_;  // (blocks, E): how often all ranks chose each expert in the last step
   bool save_is_late_ = false, threads_idle_ = false;  // threads_idle_: no rank's saver was busy
 };
 
@@ -404,6 +405,8 @@ StepMetrics Trainer::step() {
     for (NamedValue<double>& of : m.file_losses) of.value /= scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
+    if (engine.moves_router_biases())
+      engine.move_router_biases(finite ? expert_counts_ : std::vector<double>{});
   }
   m.skipped = targets == 0 || !finite;
   ++status_.data_step;
@@ -485,17 +488,17 @@ double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, const StepCou
     }
   save_is_late_ = all.notes.front()[2] != 0;
   threads_idle_ = true;
-  std::vector<double> expert_counts(r.expert_counts.size());
+  expert_counts_.assign(r.expert_counts.size(), 0);
   std::array<double, 2> router_losses{};
   for (int rank = 0; rank < world_.size(); ++rank) {
     const std::vector<double>& notes = all.notes[static_cast<size_t>(rank)];
     stop_.note(rank, notes[0]);
     threads_idle_ = threads_idle_ && notes[1] == 0;
     const double* next = &notes[flags];
-    for (double& count : expert_counts) count += *next++;
+    for (double& count : expert_counts_) count += *next++;
     for (size_t i = 0; i < r.router_losses.size(); ++i) router_losses[i % 2] += *next++;
   }
-  if (!expert_counts.empty()) m.experts = expert_metrics(expert_counts, setup_.model.experts);
+  if (!expert_counts_.empty()) m.experts = expert_metrics(expert_counts_, setup_.model.experts);
   if (setup_.router_aux_loss() > 0) m.experts.push_back({"aux_loss", router_losses[0]});
   if (setup_.config.train.router_z_loss > 0) m.experts.push_back({"z_loss", router_losses[1]});
   return all.sum;

@@ -189,8 +189,16 @@ void check_experts(const RunSetup& s, Problems& problems) {
     problems.check(train.router_aux_loss.value_or(0) == 0 && train.router_z_loss == 0,
                    "train.router_aux_loss and train.router_z_loss have no effect with model.family = ",
                    s.model.family, ", which has no experts: remove them");
+    problems.check(train.router_bias_rate == 0,
+                   "train.router_bias_rate has no effect with model.family = ", s.model.family,
+                   ", which has no experts: remove it");
     return;
   }
+  problems.check(train.router_bias_rate == 0 || (s.model.sigmoid_router && s.model.adapters.empty()),
+                 "train.router_bias_rate = ", train.router_bias_rate,
+                 s.model.sigmoid_router ? ": adapters are trained, and the base stays: remove it"
+                                        : str(" has no effect with model.family = ", s.model.family,
+                                              ", whose routers have no biases: remove it"));
   problems.check(!s.device.is_cuda() || size_of(s.compute) == 2, "model.experts = ", s.model.experts,
                  ": on a GPU the products of experts take 16 bits, but precision.compute is \"",
                  s.config.precision.compute, "\": set it to \"bf16\"");

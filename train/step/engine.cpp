@@ -53,6 +53,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
   if (const int64_t experts = setup.model.experts; experts > 0) {
     const bool balances = setup.router_aux_loss() > 0;
     expert_counts_ = Mirror(memory.staging, memory.batch.alloc(DType::i32, {setup.model.layers, experts}));
+    if (moves_router_biases())
+      bias_changes_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {setup.model.layers, experts}));
     if (balances) lane_counts_ = memory.batch.alloc(DType::i32, {local_lanes(), experts});
     if (balances || setup.config.train.router_z_loss > 0) {
       routing_factors_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), 2}));

@@ -74,6 +74,11 @@ class Engine {
   void load_shards(const std::function<void(size_t unit)>& load);
   void publish_all();
   StepResult step(const Data& data, const StepInputs& inputs);
+  // With train.router_bias_rate, ends a step: moves the biases of experts by `counts` (blocks, E), which say
+  // how often all ranks chose each expert. If they are empty, as after a step that updated nothing, biases
+  // stay.
+  void move_router_biases(std::span<const double> counts);
+  bool moves_router_biases() const { return setup_.config.train.router_bias_rate > 0; }
   // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch, double baseline = 0);
   // The gains over the reference of answers to other prompts, summed for each local lane of a step; zero
@@ -218,6 +223,7 @@ class Engine {
   Mirror losses_;                   // (lane, token)
   AnswerFactors factors_;           // factors of the step, for a loss of whole answers
   Mirror expert_counts_;            // (blocks, E), of a step
+  Mirror bias_changes_;             // (blocks, E) f32, with train.router_bias_rate
   Tensor lane_counts_;              // (local lanes, E), as Routing::counts
   Mirror routing_factors_;          // (local lanes, 2)
   Mirror routing_losses_;           // (local lanes, token, 2), as Routing::losses

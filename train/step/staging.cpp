@@ -45,7 +45,8 @@ Staging::Staging(Engine& engine, Arena& arena) : copies_(owned_shards(engine)) {
   for (Owned& copy : copies_) {
     if (copy.frozen.device.is_cuda() && !stores_frozen(*copy.unit, engine.model().config())) copy.frozen = {};
     for (Tensor* const tensor : tensors_of(copy))
-      if (!tensor->empty() && (tensor != &copy.frozen || tensor->device.is_cuda()))
+      if (!tensor->empty() &&
+          (tensor != &copy.frozen || tensor->device.is_cuda() || engine.moves_router_biases()))
         *tensor = arena.alloc(tensor->dtype, tensor->shape);
   }
 }

@@ -11,7 +11,10 @@
 // the same passes in another order, with messages between them: pipeline_step.cpp.
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
+#include "model/names.h"
 #include "runtime/memory.h"
 #include "train/step/engine.h"
 
@@ -56,10 +59,37 @@ void Engine::update(const StepInputs& inputs) {
   optimizer_.measure(compute_, inputs.loss_scale);  // the gradient norm, over all ranks
   optimizer_.update(compute_, inputs.lr, inputs.update,
                     [&](ShardedUnit& u) { u.publish(compute_, gather_); });
-  prefetch_next_step();
+  // Gathered values would have biases that have yet to move.
+  if (!moves_router_biases() || compute_.planning()) prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
   for (const Mirror* of_routers : {&expert_counts_, &routing_losses_})
     if (!of_routers->device.empty()) of_routers->download(compute_);
+}
+
+void Engine::move_router_biases(std::span<const double> counts) {
+  const ModelConfig& model = setup_.model;
+  const auto rate = static_cast<float>(setup_.config.train.router_bias_rate);
+  const int64_t experts = model.experts;
+  std::map<std::string, int64_t> blocks;  // by the name of the bias
+  for (int64_t block = 0; block < model.layers && !counts.empty(); ++block) {
+    const ParamNames& names = param_names(model.family);
+    if (model.has_experts(block)) blocks[block_prefix(names, block) + names.router_bias] = block;
+    const auto of_block = counts.subspan(static_cast<size_t>(block * experts), static_cast<size_t>(experts));
+    const double mean = std::accumulate(of_block.begin(), of_block.end(), 0.0) / static_cast<double>(experts);
+    float* const changes = bias_changes_.host.as<float>() + block * experts;
+    for (size_t e = 0; e < of_block.size(); ++e)
+      changes[e] = of_block[e] > mean ? -rate : of_block[e] < mean ? rate : 0;
+  }
+  if (!blocks.empty()) bias_changes_.upload(compute_);
+  for (ShardedUnit& unit : units())
+    for (size_t i = 0; i < unit.params().specs().size() && !blocks.empty(); ++i)
+      if (const auto found = blocks.find(unit.params().specs()[i].name); found != blocks.end()) {
+        Mirror change;
+        change.device = bias_changes_.device.slice(found->second, found->second + 1).view({experts});
+        change.host = bias_changes_.host.slice(found->second, found->second + 1).view({experts});
+        unit.add_to_frozen(compute_, {static_cast<int>(i)}, change);
+      }
+  prefetch_next_step();
 }
 
 // Computes the gradients of all micro-batches, summed over lanes and ranks.
