@@ -49,7 +49,7 @@ endforeach()
 target_include_directories(flatshard_runtime INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/flatshard>)
 target_compile_features(flatshard_runtime INTERFACE $<INSTALL_INTERFACE:cxx_std_20>)
 # Headers that need processor flags, CUDA, MPI or nlohmann-json are for the libraries' own sources.
-set(PRIVATE_HEADERS "/(simd|simd_math|tile_product|attention_(tile|forward|backward|sm90)|four_bit_decode|four_bit_encode|dynamic_encode|gelu_math|parallel_write|optimizer_range|row_blocks|\
+set(PRIVATE_HEADERS "/(simd|simd_math|tile_product|attention_(tile|forward|backward|sm90)|four_bit_decode|four_bit_encode|dynamic_encode|gelu_math|parallel_write|optimizer_range|row_blocks|sink_terms|\
 cuda_check|mpi_meeting|json|json_reader|image_parts|null_members)\\.h$")
 foreach(folder runtime kernels comm model checkpoint text)
   cmake_path(GET folder PARENT_PATH parent)

@@ -164,8 +164,8 @@ TEST_CASE("in bf16 a model's loss and gradients stay near those of f32") {
     const auto [error, name] = run.gradient_error(golden);
     CAPTURE(name);
     // A few bf16 roundings of 2^-8 in each of about ten consecutive ops, relative to small elements. A gate
-    // that is rounded across its bound adds or drops a term of a sum.
-    CHECK(error < (f.swiglu_limit > 0 ? 1 : 0.25));
+    // that is rounded across its bound adds or drops a term of a sum, which is as large as a small sum.
+    CHECK(error < (f.swiglu_limit > 0 ? 2 : 0.25));
   }
 }
 
