@@ -150,9 +150,11 @@ class HostSegments {
                       ? Tensor{}
                       : scratch.alloc(g.a.dtype, {few_ > 0 ? few_ : most_rows(g), x_of(g).shape[1]})) {
     if (few_ > 0) return;
+    const int64_t begin = scratch.mark();
     for (int64_t rows = used_.empty() ? kSegmentRows : kRowStep; rows < kSegmentRows; rows += kRowStep)
       add_products(scratch, rows);
     for (int64_t rows = kSegmentRows; rows <= most_rows(g); rows += kSegmentRows) add_products(scratch, rows);
+    scratch.alloc(DType::u8, {shared_end_ - begin});  // the scratch of all products
   }
 
   void run() const {
@@ -169,12 +171,14 @@ class HostSegments {
   };
 
   static int64_t most_rows(const GroupedProduct& g) { return std::min(kMostRows, rows_of(g)); }
-  // All products have the same scratch, as they run one after another.
+  // All products share their scratch, as they run one after another.
   void add_products(Arena& scratch, int64_t rows) {
     const Tensor like_x{nullptr, g_.a.dtype, {rows, x_of(g_).shape[1]}, g_.a.device};
     const auto product = [&](bool adds) {
       const ArenaScope scope(scratch);
-      return HostProduct(scratch, part_of(g_, target(0), like_x, 0, 0, adds));
+      HostProduct made(scratch, part_of(g_, target(0), like_x, 0, 0, adds));
+      shared_end_ = std::max(shared_end_, scratch.mark());
+      return made;
     };
     products_.emplace(rows, Products{product(g_.accumulate && !g_.transpose_a), product(g_.transpose_a)});
   }
@@ -233,6 +237,7 @@ class HostSegments {
   Tensor sums_;                           // the sums of one segment, if c has 16 bits
   Tensor gathered_;                       // rows of x that are not side by side
   std::map<int64_t, Products> products_;  // by their number of rows
+  int64_t shared_end_ = 0;                // where their scratch ends
 };
 
 // As a plan sees it: a product of all rows, as many for each segment.
