@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "hub/quantized/mxfp4.h"
 #include "runtime/check.h"
 #include "runtime/dtype.h"
 
@@ -38,7 +39,6 @@ struct Mxfp4 {
   uint8_t exponent;                // plus 127
   uint8_t codes[kSmallBlock / 2];  // low four bits: the first half of the values
 };
-constexpr std::array<float, 8> kMxfp4Values{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 // Groups of 32 with a scale and an offset of six bits each.
 constexpr int kQ4Group = 32, kQ4Groups = kLargeBlock / kQ4Group;
@@ -290,14 +290,10 @@ void decode_q6_k(const std::byte* block, float* values) {
 
 void decode_mxfp4(const std::byte* block, float* values) {
   const auto b = load<Mxfp4>(block);
-  const float scale = std::ldexp(1.0f, b.exponent - 127);
-  const auto value = [&](int code) {
-    const float size = kMxfp4Values[static_cast<size_t>(code & 7)] * scale;
-    return code & 8 ? -size : size;
-  };
+  const float scale = mxfp4_scale(b.exponent);
   for (int i = 0; i < kSmallBlock / 2; ++i) {
-    values[i] = value(b.codes[i] & 0xf);
-    values[i + kSmallBlock / 2] = value(b.codes[i] >> 4);
+    values[i] = kMxfp4Values[b.codes[i] & 0xf] * scale;
+    values[i + kSmallBlock / 2] = kMxfp4Values[b.codes[i] >> 4] * scale;
   }
 }
 

@@ -1,9 +1,8 @@
 #include "hub/quantized/mxfp4_tensors.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
+#include "hub/quantized/mxfp4.h"
 #include "hub/quantized/read_values.h"
 #include "model/names.h"
 #include "runtime/check.h"
@@ -13,9 +12,6 @@ namespace {
 
 constexpr char kBlocks[] = "_blocks", kScales[] = "_scales";
 constexpr int64_t kBlock = 32, kBlockBytes = kBlock / 2;
-constexpr int kBias = 127;  // of exponents
-constexpr std::array<float, 16> kValues{0,     0.5f,  1,     1.5f,  2,     3,     4,     6,
-                                        -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 }  // namespace
 
@@ -61,11 +57,11 @@ void Mxfp4Tensors::read_rows(const Part& part, int64_t first, int64_t count, flo
   part.blocks->bytes.read(begin * kBlockBytes, blocks * kBlockBytes, codes.data());
   part.scales->bytes.read(begin, blocks, scales.data());
   for (int64_t b = 0; b < blocks; ++b) {
-    const float scale = std::ldexp(1.0f, scales[static_cast<size_t>(b)] - kBias);
+    const float scale = mxfp4_scale(scales[static_cast<size_t>(b)]);
     const uint8_t* const code = codes.data() + b * kBlockBytes;
     for (int64_t i = 0; i < kBlockBytes; ++i) {
-      *to++ = kValues[code[i] & 15] * scale;
-      *to++ = kValues[code[i] >> 4] * scale;
+      *to++ = kMxfp4Values[code[i] & 15] * scale;
+      *to++ = kMxfp4Values[code[i] >> 4] * scale;
     }
   }
 }
