@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr double kSwigluAlpha = 1.702;  // of gpt_oss (kernels/clamped_glu.h)
+constexpr double kSwigluAlpha = 1.702;  // the only value that kernels/clamped_glu.h computes
 
 std::string list_of(const std::vector<int64_t>& blocks) { return json_text(ordered_json(blocks)); }
 

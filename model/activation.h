@@ -24,7 +24,7 @@ class Activation {
 
  private:
   MlpKind kind_;
-  float limit_;  // of a clamped unit
+  float limit_;  // bound of gate and up, in a clamped unit
 };
 
 }  // namespace flatshard

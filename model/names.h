@@ -23,8 +23,8 @@ struct ParamNames {
   // an expert before its up, and (E, C, F). Files that we write have them if `joins_experts`.
   std::string all_gate_up{}, all_down{};
   bool joins_experts = false;
-  // With gate and up in turn, the tensors are (E, C, 2F) and (E, F, C), and expert_gate_up and expert_down
-  // name their parts. The biases of all experts are one parameter, (E, 2F) and (E, C).
+  // Some families have gate and up in turn. The tensors are then (E, C, 2F) and (E, F, C), expert_gate_up and
+  // expert_down name their parts, and the biases of all experts are one parameter, (E, 2F) and (E, C).
   std::string expert_gate_up{}, all_gate_up_bias{}, all_down_bias{};
   // The expert that all tokens share, and the gate of its output.
   std::string shared_gate{}, shared_up{}, shared_down{}, shared_switch{};

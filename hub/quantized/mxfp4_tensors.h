@@ -21,7 +21,8 @@ class Mxfp4Tensors {
   Mxfp4Tensors(const std::string& path, const TensorEntries& entries, const ModelConfig& config);
 
   bool empty() const { return parts_.empty(); }
-  const std::vector<std::string>& names() const { return names_; }  // of the tensors in the files
+  // The names of the tensors in the files.
+  const std::vector<std::string>& names() const { return names_; }
   bool has(const std::string& parameter) const { return parts_.contains(parameter); }
   std::vector<int64_t> shape_of(const std::string& parameter) const;
   // Reads elements [first, first + count) of a parameter. The whole parameter is kept for the next call.

@@ -16,7 +16,7 @@ double unit(double gate, double up, double limit) {
   return g / (1 + std::exp(-1.702 * g)) * (u + 1);
 }
 
-// Of 19 pairs, within and beyond a limit of 1, and one with NaN.
+// 19 pairs, of which some are beyond a limit of 1.
 std::vector<float> some_pairs() {
   std::vector<float> x;
   for (int i = 0; i < 19; ++i) {

@@ -163,8 +163,8 @@ TEST_CASE("in bf16 a model's loss and gradients stay near those of f32") {
     CHECK(run.loss() == doctest::Approx(golden.at("loss").values[0]).epsilon(0.01));
     const auto [error, name] = run.gradient_error(golden);
     CAPTURE(name);
-    // A few bf16 roundings of 2^-8 in each of about ten consecutive ops, relative to small elements. A gate
-    // that is rounded across its bound adds or drops a term of a sum, which is as large as a small sum.
+    // A few bf16 roundings of 2^-8 in each of about ten consecutive ops, relative to small elements. Where
+    // rounding moves a gate across its bound, a sum gains or loses a term, which may be as large as the sum.
     CHECK(error < (f.swiglu_limit > 0 ? 2 : 0.25));
   }
 }

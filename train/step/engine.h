@@ -74,9 +74,8 @@ class Engine {
   void load_shards(const std::function<void(size_t unit)>& load);
   void publish_all();
   StepResult step(const Data& data, const StepInputs& inputs);
-  // With train.router_bias_rate, ends a step: moves the biases of experts by `counts` (blocks, E), which say
-  // how often all ranks chose each expert. If they are empty, as after a step that updated nothing, biases
-  // stay.
+  // Called after each step if moves_router_biases(). `counts` (blocks, E) are how often all ranks chose each
+  // expert; after a step that updated nothing they are empty, and biases stay.
   void move_router_biases(std::span<const double> counts);
   bool moves_router_biases() const { return setup_.config.train.router_bias_rate > 0; }
   // The losses of this rank's sequences in an evaluation batch.
