@@ -47,6 +47,24 @@ FlatLayout::FlatLayout(const ParamList& params, std::optional<DType> frozen_as, 
   shard_size_ = round_up(end, ranks * replicas * kShardMultiple) / ranks;
 }
 
+FlatLayout FlatLayout::part(int index, int count) const {
+  if (count == 1 || empty()) return *this;
+  check(ranks_ % count == 0, "a layout of ", ranks_, " shards does not divide into ", count, " parts");
+  FlatLayout part = *this;
+  part.ranks_ = ranks_ / count;
+  const int64_t begin = index * part.size(), end = begin + part.size();
+  part.decay_end_ = std::clamp<int64_t>(decay_end_ - begin, 0, part.size());
+  part.extents_.clear();
+  for (const Extent& extent : extents_) {
+    const int64_t extent_end = extent.begin + extent.size;
+    if (extent_end <= begin || extent.begin >= end) continue;
+    check(begin <= extent.begin && extent_end <= end, "a parameter of ", extent.size,
+          " elements is not whole in one of ", count, " parts of ", part.size(), " elements");
+    part.extents_.push_back({extent.param, extent.begin - begin, extent.size});
+  }
+  return part;
+}
+
 std::vector<FlatLayout::Piece> FlatLayout::pieces(int rank) const {
   const int64_t begin = rank * shard_size_, end = begin + shard_size_;
   std::vector<Piece> pieces;

@@ -47,6 +47,10 @@ class FlatLayout {
   static FlatLayout trainable(const ParamList& params, int ranks, int replicas = 1);
   static FlatLayout frozen(const ParamList& params, DType compute, int ranks, int replicas = 1);
 
+  // The layout of part `index` of `count` equal parts, which has an equal part of the shards. An Error if a
+  // parameter is in several parts.
+  FlatLayout part(int index, int count) const;
+
   bool empty() const { return extents_.empty(); }
   int64_t size() const { return shard_size_ * ranks_; }  // includes the padding
   int64_t shard_size() const { return shard_size_; }

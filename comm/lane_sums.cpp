@@ -32,15 +32,17 @@ LaneSums::LaneSums(const ParamList& params, const FlatLayout& layout, const Unit
       layout_(layout),
       role_(role),
       name_(intern(role.name)),
-      comms_(shared.comms),
+      group_(role.parts > 1 ? shared.comms.reduce.of_place() : shared.comms.reduce),
+      replicas_(shared.comms.replicas),
       options_(shared.options),
       gradient_slots_(shared.gradient_slots),
       shards_(shared.shards),
-      unsharded_(sums_are_unsharded(options_, comms_.groups())),
-      direct_(writes_sums_directly(options_, comms_.groups()) && role.in_flight == 1),
+      unsharded_(sums_are_unsharded(options_, groups_of(role, shared.comms.groups()))),
+      direct_(writes_sums_directly(options_, shared.comms.groups()) && role.in_flight == 1),
+      lanes_(options_.lanes * role.parts),
       open_(
           static_cast<size_t>(role.in_flight),
-          Open{.lanes = std::vector<Lane>(static_cast<size_t>(options_.lanes),
+          Open{.lanes = std::vector<Lane>(static_cast<size_t>(lanes_),
                                           Lane{.gradients = std::vector<Gradient>(params.specs().size())})}) {
   Arena& arena = shared.arenas.gradients;
   for (int i = 0; i < sums_at_once(options_); ++i)
@@ -57,8 +59,7 @@ void LaneSums::clear_padding(Stream& compute) const {
 // The buffer for the gradients of a lane.
 Tensor LaneSums::flat_gradients(const Open& of, int lane) const {
   if (direct_) return next_sum();
-  const Tensor& lanes = of.slot->lanes;
-  return lanes.slice(lane, lane + 1).view({lanes.shape[1]}).slice(0, layout_.size());
+  return of.slot->lanes.slice(lane * layout_.size(), (lane + 1) * layout_.size());
 }
 
 // Nothing else in the buffer of a lane has to be cleared: the first op that computes a gradient writes it.
@@ -107,9 +108,9 @@ void LaneSums::add_up_lanes(Stream& reduce, int64_t micro) { add_up(reduce, open
 
 // Makes the gradients of a micro-step's lanes, or of a lane of several micro-steps, the next sum.
 void LaneSums::add_up(Stream& reduce, const Open& of) {
-  // The tree over the lanes of this rank leaves its sum in the first lane.
-  for (int width = 1; width < options_.lanes; width *= 2)
-    for (int lane = 0; lane + width < options_.lanes; lane += 2 * width)
+  // The tree over the lanes leaves its sum in the first lane.
+  for (int width = 1; width < lanes_; width *= 2)
+    for (int lane = 0; lane + width < lanes_; lane += 2 * width)
       add(reduce, {.y = flat_gradients(of, lane),
                    .a = flat_gradients(of, lane),
                    .b = flat_gradients(of, lane + width)});
@@ -131,10 +132,10 @@ void LaneSums::add_up(Stream& reduce, const Open& of) {
 void LaneSums::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate) {
   const Tensor workspace = gradient_slots_.received().slice(0, mine.size());
   if (options_.reduction != Reduction::native)
-    return comms_.reduce.exact_sum(
+    return group_.exact_sum(
         reduce, {.shard = sum, .full = mine, .workspace = workspace, .accumulate = accumulate}, name_);
   const Tensor part = workspace.slice(0, sum.size());
-  comms_.reduce.reduce_scatter(reduce, part, mine, name_);
+  group_.reduce_scatter(reduce, part, mine, name_);
   ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
 }
 
@@ -160,19 +161,18 @@ void LaneSums::carry(Stream& stream, int64_t micro) {
 // replicas.
 void LaneSums::finish(Stream& reduce) {
   if (unsharded_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
-  if (comms_.replicas.size() == 1) return;
+  if (replicas_.size() == 1) return;
   const ShardPlacement::Build total = shards_.reopen(reduce, reduced_sum_);
   sum_over_replicas(reduce, total.values);
   shards_.store(reduce, total);
 }
 
 void LaneSums::sum_over_replicas(Stream& reduce, const Tensor& sum) {
-  const RankGroup& replicas = comms_.replicas;
-  const Tensor part = part_of(sum, replicas.rank(), replicas.size());
-  replicas.exact_sum(
+  const Tensor part = part_of(sum, replicas_.rank(), replicas_.size());
+  replicas_.exact_sum(
       reduce, {.shard = part, .full = sum, .workspace = gradient_slots_.received().slice(0, sum.size())},
       name_);
-  replicas.all_gather(reduce, sum, part, name_);
+  replicas_.all_gather(reduce, sum, part, name_);
 }
 
 void LaneSums::plan_last_exchange(Stream& reduce) {

@@ -23,7 +23,8 @@ namespace flatshard {
 
 class LaneSums {
  public:
-  // `params` and `shared` must outlive the object. `layout` is the layout of the trainable parameters.
+  // `params` and `shared` must outlive the object. `layout` is the layout of the trainable parameters, or of
+  // the part with which this rank works.
   LaneSums(const ParamList& params, const FlatLayout& layout, const UnitRole& role, UnitResources& shared);
 
   // Returns whether the backward pass writes straight into the sums (writes_sums_directly()).
@@ -80,17 +81,18 @@ class LaneSums {
   void add_up(Stream& reduce, const Open& of);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void sum_over_replicas(Stream& reduce, const Tensor& sum);
-  int group_size() const { return comms_.gather.size(); }
+  int group_size() const { return group_.size(); }
 
   const ParamList& params_;
   FlatLayout layout_;
   UnitRole role_;
   const char* name_;  // label of the unit's collectives
-  const Communicators& comms_;
+  RankGroup group_, replicas_;
   const UnitOptions& options_;
   GradientSlots& gradient_slots_;
   ShardPlacement& shards_;
   bool unsharded_, direct_;
+  int lanes_;                 // of a micro-step, with those of other ranks
   std::vector<Tensor> sums_;  // sums over 1, 2, 4 ... lanes, as in a binary counter
   Tensor reduced_sum_;        // this rank's shard of the sum over everything
   std::vector<Open> open_;    // open micro-steps, by their number modulo role_.in_flight

@@ -6,6 +6,8 @@
 //
 //   hosts of 2 ranks:  r0 r1 | r2 r3      inside: r0 with r1, r2 with r3      between: r0 with r2, r1 with r3
 //
+// Ranks that divide experts among them (parallel.expert_ranks) exchange first in the same way, on one host.
+//
 // Sums keep their bits: a power of two of consecutive ranks is a subtree of the tree over all ranks.
 
 #include <span>
@@ -16,11 +18,15 @@ namespace flatshard {
 
 struct Levels {
   int ranks = 1;    // ranks in the group
-  int inside = 1;   // ranks that exchange first: the ranks of a host, or all ranks if there is one level
+  int inside = 1;   // ranks that exchange first, such as those of a host; all ranks if there is one level
   int on_host = 1;  // ranks of the group on the host of the given member, itself included
 
   int between() const { return ranks / inside; }
   bool two() const { return between() > 1; }
+  // The level of the ranks that have the same place among those that exchange first.
+  Levels of_place() const {
+    return {.ranks = between(), .inside = between(), .on_host = on_host > inside ? on_host / inside : 1};
+  }
 };
 
 // The levels of a rank: in its group, and among the ranks that own the same shard.

@@ -288,6 +288,17 @@ class NcclCommunicator : public Communicator {
     });
   }
 
+  // Sends all rows.
+  void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) override {
+    enqueue(stream, call, [&](cudaStream_t on) {
+      const auto bytes = [](const Tensor& t) { return static_cast<size_t>(t.bytes()); };
+      nccl_check(ncclGroupStart(), "ncclGroupStart");
+      nccl_check(ncclSend(a.sent.data, bytes(a.sent), ncclUint8, peer, comm_, on), "ncclSend");
+      nccl_check(ncclRecv(a.received.data, bytes(a.received), ncclUint8, peer, comm_, on), "ncclRecv");
+      nccl_check(ncclGroupEnd(), "ncclGroupEnd");
+    });
+  }
+
   void* do_register(const Tensor& memory) override {
     auto registered = std::make_unique<Registered>();
     registered->window = open_window(comm_, memory);

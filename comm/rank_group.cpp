@@ -9,8 +9,8 @@ void RankGroup::all_gather(Stream& stream, const std::vector<GatherPart>& parts,
   if (!between_) return inside_->all_gather(stream, parts, label);
   std::vector<GatherPart> across, within;
   for (const auto& [full, shard] : parts) {
-    across.push_back({of_place(full), shard});
-    within.push_back({full, of_place(full)});
+    across.push_back({part_of_place(full), shard});
+    within.push_back({full, part_of_place(full)});
   }
   between_->all_gather(stream, across, label);
   inside_->all_gather(stream, within, label);

@@ -29,10 +29,15 @@ class RankGroup {
   // A group with two levels: the ranks of `between` are the hosts, in order. With a single host it has one
   // level.
   RankGroup(Communicator& inside, Communicator& between)
-      : inside_(&inside), between_(between.size() > 1 ? &between : nullptr) {}
+      : inside_(&inside), between_(between.size() > 1 ? &between : nullptr), of_place_(&between) {}
 
   int size() const { return inside_->size() * hosts(); }
   int rank() const { return inside_->rank() * hosts() + (between_ ? between_->rank() : 0); }
+
+  // Of a group with two levels: the ranks that exchange first, and the ranks that have this rank's place
+  // among them. Their shards are adjacent: part inside().rank() of inside().size().
+  Communicator& inside() const { return *inside_; }
+  RankGroup of_place() const { return *of_place_; }
 
   void all_gather(Stream& stream, const std::vector<GatherPart>& parts, const char* label) const;
   void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label) const {
@@ -57,10 +62,11 @@ class RankGroup {
  private:
   int hosts() const { return between_ ? between_->size() : 1; }
   // The shards of the ranks that have this rank's place on their hosts.
-  Tensor of_place(const Tensor& full) const { return part_of(full, inside_->rank(), inside_->size()); }
+  Tensor part_of_place(const Tensor& full) const { return part_of(full, inside_->rank(), inside_->size()); }
 
   Communicator* inside_;
   Communicator* between_ = nullptr;
+  Communicator* of_place_ = nullptr;  // `between`, also with a single host
 };
 
 }  // namespace flatshard

@@ -30,8 +30,10 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       pages_(shared.pages),
       trainable_(FlatLayout::trainable(params, comms_.gather.size(), comms_.replicas.size())),
       frozen_(FlatLayout::frozen(params, options_.compute, comms_.gather.size(), comms_.replicas.size())),
+      group_(role.parts > 1 ? comms_.gather.of_place() : comms_.gather),
+      trainable_part_(trainable_.part(role.parts > 1 ? comms_.gather.inside().rank() : 0, role.parts)),
       optimizer_(unit_optimizer(trainable_, options_)),
-      sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
+      sharded_values_(shards_values(options_, groups_of(role, comms_.groups())) && !role.replicated),
       values_(params.specs().size()),
       no_gradients_(params.specs().size()) {
   allocate_values(shared.arenas);
@@ -40,7 +42,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
   // In f32 the masters are this rank's shard of the parameters.
   master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
   allocate_state(shared.arenas);
-  sums_.emplace(params, trainable_, role, shared);
+  sums_.emplace(params, trainable_part_, role, shared);
 }
 
 void ShardedUnit::allocate_values(UnitArenas arenas) {
@@ -54,7 +56,7 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
     shard = own_shard(full);
     point_at(values_, params(), layout, full);
   };
-  allocate(trainable_, options_.compute, values_flat_, value_shard_);
+  allocate(trainable_part_, options_.compute, values_flat_, value_shard_);
   allocate(frozen_, DType::u8, frozen_flat_, frozen_shard_);
 }
 
@@ -109,7 +111,7 @@ void ShardedUnit::publish_all(Stream& compute, Stream& gather) {
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
   gather.wait(updated_);  // every rank has initialized its frozen shard, which never changes again
-  comms_.gather.all_gather(gather, frozen_flat_, frozen_shard_, name_);
+  group_.all_gather(gather, frozen_flat_, frozen_shard_, name_);
   gather.record(gathered_);
 }
 
@@ -127,9 +129,9 @@ void ShardedUnit::prefetch(Stream& gather) {
     parts.push_back({full, shards_.fetch(gather, own_shard(full), shard)});
     point_at(values_, params(), layout, full);
   };
-  add(trainable_, value_slot_->trainable, value_shard_);
+  add(trainable_part_, value_slot_->trainable, value_shard_);
   add(frozen_, value_slot_->frozen, frozen_shard_);
-  comms_.gather.all_gather(gather, parts, name_);
+  group_.all_gather(gather, parts, name_);
   gather.record(gathered_);
   state_ = State::gathering;
 }
@@ -209,7 +211,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
   }
   if (!has_gradients()) return;
   gather.wait(updated_);  // the optimizer has written this rank's shard
-  comms_.gather.all_gather(gather, values_flat_, value_shard_, name_);
+  group_.all_gather(gather, values_flat_, value_shard_, name_);
   gather.record(gathered_);
 }
 
@@ -228,10 +230,10 @@ void ShardedUnit::add_to_frozen(Stream& compute, ParamId param, const Mirror& ch
 }
 
 Tensor ShardedUnit::gather_masters(Stream& compute) {
-  if (group_size() == 1) return master_;
-  if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
+  if (comms_.gather.size() == 1) return master_;
+  if (options_.compute == DType::f32 && !sharded_values_ && role_.parts == 1) return values_flat_;
   const Tensor full = gradient_slots_.received().slice(0, trainable_.size());
-  comms_.compute.all_gather(compute, full, shards_.pull(compute, own_shard(full), master_), name_);
+  comms_.compute.all_gather(compute, full, shards_.pull(compute, shard_of(full), master_), name_);
   return full;
 }
 
@@ -260,7 +262,7 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
   if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, full, layout.values(full));
   comms_.replicas.broadcast(compute, full, name_);
   comms_.compute.broadcast(compute, full, name_);
-  copy(compute, shard, own_shard(full));
+  copy(compute, shard, shard_of(full));
 }
 
 }  // namespace flatshard

@@ -6,7 +6,8 @@
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
 //   release(compute)                frees their slot, unless the unit stays gathered
-//   g = grads(compute, lane, micro) the gradients of a lane, to be written by its backward pass
+//   g = grads(compute, lane, micro) the gradients of a lane, to be written by its backward pass; a unit of
+//                                   experts in parts has lanes of other ranks (UnitRole::parts)
 //   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
 //   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        says that the shard is new; sends it to all ranks, on `gather`, if each
@@ -79,8 +80,8 @@ class ShardedUnit {
   const Tensor& frozen_shard() const { return frozen_shard_; }
   // The unsharded masters in the layout of trainable(), for hashing between steps; valid until the next step.
   Tensor gather_masters(Stream& compute);
-  // One tensor for each parameter, in the compute dtype. Sharded values are valid only between acquire and
-  // release.
+  // One tensor for each parameter, in the compute dtype; empty in other parts. Sharded values are valid only
+  // between acquire and release.
   const std::vector<Tensor>& values() const { return values_; }
   // The gradients of the last requested lane.
   std::vector<Gradient>& gradients() { return has_gradients() ? *gradients_ : no_gradients_; }
@@ -96,8 +97,11 @@ class ShardedUnit {
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   void release_slot(Stream& compute);
-  int group_size() const { return comms_.gather.size(); }
-  Tensor own_shard(const Tensor& full) const { return part_of(full, shard_index(), group_size()); }
+  // The unsharded values are those of the part with which this rank works, and so are these.
+  int group_size() const { return group_.size(); }
+  Tensor own_shard(const Tensor& values) const { return part_of(values, group_.rank(), group_.size()); }
+  // This rank's shard of the whole unit.
+  Tensor shard_of(const Tensor& all) const { return part_of(all, shard_index(), comms_.gather.size()); }
 
   const ParamList* params_;
   const char* name_;  // label of the unit's collectives
@@ -109,6 +113,8 @@ class ShardedUnit {
   ShardPlacement& shards_;
   StatePages& pages_;
   FlatLayout trainable_, frozen_;
+  RankGroup group_;            // the ranks that share the part with which this rank works
+  FlatLayout trainable_part_;  // the layout of that part; nothing of it is frozen
   const OptimizerKind& optimizer_;
   bool sharded_values_;
 

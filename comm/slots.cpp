@@ -31,6 +31,10 @@ struct LayoutSizes {
       return FlatLayout::frozen(params_of(role), compute, groups.size, groups.count()).size();
     };
   }
+  // The size of what a rank gathers; nothing is frozen in a unit in parts.
+  auto trainable_part() const {
+    return [whole = trainable()](const UnitRole& role) { return whole(role) / role.parts; };
+  }
   const ParamList& params_of(const UnitRole& role) const { return units[static_cast<size_t>(role.index)]; }
 };
 
@@ -65,27 +69,30 @@ GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<
     : keep_root_(options.keep_root), rings_(ring_count(roles)), own_(units.size()) {
   if (!shards_values(options, groups)) return;
   const LayoutSizes sizes{units, groups, options.compute};
-  const auto make_slot = [&](auto&& counts) {
+  const auto gathers = [&](const UnitRole& role) {
+    return !role.replicated && shards_values(options, groups_of(role, groups));
+  };
+  const auto make_slot = [&](auto&& shares) {
     const auto buffer = [&](DType dtype, auto&& size_of_unit) {
-      const int64_t size = largest(roles, counts, size_of_unit);
+      const int64_t size = largest(
+          roles, [&](const UnitRole& role) { return gathers(role) && shares(role); }, size_of_unit);
       return size == 0 ? Tensor{} : arenas.gathered.alloc(dtype, {size});
     };
     ValueSlot slot;
-    slot.trainable = buffer(options.compute, sizes.trainable());
+    slot.trainable = buffer(options.compute, sizes.trainable_part());
     slot.frozen = buffer(DType::u8, sizes.frozen());
     return slot;
   };
   for (size_t ring = 0; ring < rings_.size(); ++ring)
     for (int i = 0; i < options.gather_slots; ++i)
       rings_[ring].slots.push_back(make_slot([&](const UnitRole& role) {
-        return !role.replicated && kind_of(role) == Kind::ring && static_cast<size_t>(role.ring) == ring;
+        return kind_of(role) == Kind::ring && static_cast<size_t>(role.ring) == ring;
       }));
   for (const UnitRole& role : roles)
-    if (!role.replicated && kind_of(role) == Kind::own)
+    if (gathers(role) && kind_of(role) == Kind::own)
       own_[static_cast<size_t>(role.index)] =
           make_slot([&](const UnitRole& other) { return other.index == role.index; });
-  shared_ =
-      make_slot([&](const UnitRole& role) { return !role.replicated && kind_of(role) == Kind::shared; });
+  shared_ = make_slot([&](const UnitRole& role) { return kind_of(role) == Kind::shared; });
 }
 
 GatherSlots::Kind GatherSlots::kind_of(const UnitRole& role) const {
@@ -134,7 +141,8 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});
   const auto make_slot = [&](int64_t size) {
     Slot slot;
-    if (size > 0) slot.lanes = arenas.exchange.alloc(DType::f32, {options.lanes, size});
+    // A unit in parts has as many times the lanes.
+    if (size > 0) slot.lanes = arenas.exchange.alloc(DType::f32, {options.lanes * size});
     return slot;
   };
   for (size_t ring = 0; ring < rings_.size(); ++ring) {

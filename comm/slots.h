@@ -74,7 +74,15 @@ struct UnitRole {
   int ring = 0;             // index among the units that only its layer uses
   bool root = false;        // holds the parameters outside blocks; may stay gathered for a whole step
   bool replicated = false;  // parallel.replicate: unsharded on every rank under every policy
+  // The parts of a unit of experts. A rank works with one part, gathers only that, and computes its gradients
+  // for the lanes of as many consecutive ranks (expert_ranks.h).
+  int parts = 1;
 };
+
+// The ranks that share a unit's part, as groups.
+inline RankGroups groups_of(const UnitRole& role, RankGroups all) {
+  return {all.ranks / role.parts, all.size / role.parts};
+}
 
 // The gathered parameters of a unit: trainable ones in the compute dtype, frozen ones as bytes.
 struct ValueSlot {
@@ -118,7 +126,7 @@ class GatherSlots {
 class GradientSlots {
  public:
   struct Slot {
-    Tensor lanes;  // (lanes, n) f32
+    Tensor lanes;  // f32: one after another
     Event free;
   };
 

@@ -49,6 +49,22 @@ void sort(const ExpertRows& a) {
   }
 }
 
+void take_part(const ExpertPart& a) {
+  const int64_t n = a.offsets.size() - 1;
+  const int32_t* const of_all = a.all_offsets.as<int32_t>() + a.first;
+  const int32_t begin = of_all[0], count = of_all[n] - begin;
+  for (int64_t e = 0; e <= n; ++e) a.offsets.as<int32_t>()[e] = of_all[e] - begin;
+  for (int32_t row = 0; row < a.rows.size(); ++row) {
+    const int32_t place = row < count ? begin + row : -1,
+                  token = row < count ? a.all_rows.as<int32_t>()[place] : -1;
+    int64_t choice = token < 0 ? -1 : token * a.all_places.shape[1];
+    while (choice >= 0 && a.all_places.as<int32_t>()[choice] != place) ++choice;
+    a.places.as<int32_t>()[row] = place;
+    a.rows.as<int32_t>()[row] = token;
+    a.choices.as<int32_t>()[row] = static_cast<int32_t>(choice);
+  }
+}
+
 // The tokens that one task takes.
 int64_t tokens_of_task(int64_t C) { return std::max<int64_t>(1, 16384 / C); }
 
@@ -76,9 +92,9 @@ void combine(const CombineRows& a) {
 template <class T>
 void weigh(const WeighRows& a) {
   const int64_t F = a.a.shape[1];
-  parallel_blocks(a.places.size(), tokens_of_task(F), [&](int64_t begin, int64_t end) {
+  parallel_blocks(a.weights.size(), tokens_of_task(F), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = a.places.as<int32_t>()[i];
+      const int64_t row = a.places.empty() ? i : a.places.as<int32_t>()[i];
       if (row < 0) {
         a.dweights.as<float>()[i] = 0;
         continue;
@@ -153,6 +169,25 @@ void expert_rows(Stream& stream, const ExpertRows& a) {
   stream.run("expert_rows", [a] { sort(a); });
 }
 
+void expert_part(Stream& stream, const ExpertPart& a) {
+  const int64_t n = a.offsets.size() - 1, E = a.all_offsets.size() - 1;
+  check(a.offsets.dtype == DType::i32 && a.all_offsets.dtype == DType::i32 && n >= 1 && a.first >= 0 &&
+            a.first + n <= E,
+        "expert_part: offsets are ", a.offsets.dtype, " ", a.offsets.shape, " from expert ", a.first,
+        ", must be i32 of some of ", E, " experts");
+  if (!a.rows.empty()) {
+    check_places("expert_part", a.all_places, {});
+    check_elements("expert_part", "all_rows", a.all_rows, DType::i32,
+                   expert_row_count(a.all_places.size(), E));
+    for (const auto& [name, t] : {std::pair{"places", a.places}, {"rows", a.rows}, {"choices", a.choices}})
+      check_elements("expert_part", name, t, DType::i32, a.rows.size());
+  }
+  if (plans(stream, "expert_part", a, a.offsets)) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::expert_part(stream, a);
+  stream.run("expert_part", [a] { take_part(a); });
+}
+
 void combine_rows(Stream& stream, const CombineRows& a) {
   check_places("combine_rows", a.places, a.weights);
   check(a.y.shape.rank() == 2 && a.x.shape.rank() == 2 && a.y.shape[1] == a.x.shape[1] &&
@@ -167,10 +202,12 @@ void combine_rows(Stream& stream, const CombineRows& a) {
 }
 
 void weigh_rows(Stream& stream, const WeighRows& a) {
-  check_places("weigh_rows", a.places, a.weights);
+  if (!a.places.empty()) check_places("weigh_rows", a.places, a.weights);
   check_like("weigh_rows", "da", a.da, "a", a.a);
-  check_elements("weigh_rows", "dweights", a.dweights, DType::f32, a.places.size());
-  if (a.places.empty() || plans(stream, "weigh_rows", a, a.a)) return;
+  const int64_t choices = a.places.empty() ? a.a.shape[0] : a.places.size();
+  check_elements("weigh_rows", "weights", a.weights, DType::f32, choices);
+  check_elements("weigh_rows", "dweights", a.dweights, DType::f32, choices);
+  if (choices == 0 || plans(stream, "weigh_rows", a, a.a)) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::weigh_rows(stream, a);
   stream.run("weigh_rows", [a] { visit_float(a.a.dtype, [&]<class T>() { weigh<T>(a); }); });
@@ -198,17 +235,21 @@ void gate_rows_backward(Stream& stream, const GateRowsBackward& a) {
 }
 
 double min_bytes(const ExpertRows& a) { return bytes_of(a.offsets, a.rows, a.places, a.experts); }
+double min_bytes(const ExpertPart& a) {
+  return bytes_of(a.offsets, a.places, a.rows, a.choices) + 2 * bytes_of(a.rows);
+}
 double min_bytes(const CombineRows& a) {
   return bytes_of(a.y, a.places, a.weights, a.addend) +
          static_cast<double>(a.places.size() * a.y.shape[1] * size_of(a.x.dtype));
 }
 double min_bytes(const WeighRows& a) {
   return bytes_of(a.dweights, a.places, a.weights) +
-         static_cast<double>(4 * a.places.size() * a.a.shape[1] * size_of(a.a.dtype));
+         static_cast<double>(4 * a.weights.size() * a.a.shape[1] * size_of(a.a.dtype));
 }
 double flops(const ExpertRows& a) { return static_cast<double>(a.experts.size()); }
+double flops(const ExpertPart& a) { return static_cast<double>(a.rows.size()); }
 double flops(const CombineRows& a) { return static_cast<double>(2 * a.places.size() * a.y.shape[1]); }
-double flops(const WeighRows& a) { return static_cast<double>(4 * a.places.size() * a.a.shape[1]); }
+double flops(const WeighRows& a) { return static_cast<double>(4 * a.weights.size() * a.a.shape[1]); }
 
 double min_bytes(const GateRowsForward& a) { return bytes_of(a.y, a.x, a.gate, a.addend); }
 double min_bytes(const GateRowsBackward& a) { return bytes_of(a.dx, a.dgate, a.dy, a.x, a.gate); }

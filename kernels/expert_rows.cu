@@ -88,6 +88,31 @@ __global__ void __launch_bounds__(kThreads) place_choices_kernel(Sort a) {
   for (int64_t row = next + static_cast<int64_t>(threadIdx.x); row < end; row += kThreads) a.rows[row] = -1;
 }
 
+struct Part {
+  int32_t* offsets;
+  const int32_t* all_offsets;  // from the part's first expert on
+  int64_t row_count;
+  int n, k = 0;
+  int32_t *places = nullptr, *rows = nullptr, *choices = nullptr;
+  const int32_t *all_rows = nullptr, *all_places = nullptr;
+};
+
+// A thread owns a row of the part.
+__global__ void __launch_bounds__(kThreads) expert_part_kernel(Part a) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int32_t begin = a.all_offsets[0], count = a.all_offsets[a.n] - begin;
+  for (int64_t e = i; e <= a.n; e += int64_t{gridDim.x} * kThreads) a.offsets[e] = a.all_offsets[e] - begin;
+  if (i >= a.row_count) return;
+  const int32_t place = i < count ? begin + static_cast<int32_t>(i) : -1;
+  const int32_t token = i < count ? a.all_rows[place] : -1;
+  int32_t choice = -1;
+  for (int32_t j = 0; token >= 0 && j < a.k; ++j)
+    if (a.all_places[token * a.k + j] == place) choice = token * a.k + j;
+  a.places[i] = place;
+  a.rows[i] = token;
+  a.choices[i] = choice;
+}
+
 template <class T>
 struct Combine {
   T* y;
@@ -124,7 +149,7 @@ template <class T>
 struct Weigh {
   float* dweights;
   T *da, *a;
-  const int32_t* places;
+  const int32_t* places;  // null: choice i has row i
   const float* weights;
   int64_t choices, F;
 };
@@ -134,11 +159,12 @@ template <class T, int N>
 __global__ void __launch_bounds__(kThreads) weigh_rows_kernel(Weigh<T> w) {
   const int64_t choice = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (choice >= w.choices) return;
-  if (w.places[choice] < 0) {
+  const int64_t row = w.places ? w.places[choice] : choice;
+  if (row < 0) {
     if (threadIdx.x % kWarp == 0) w.dweights[choice] = 0;
     return;
   }
-  T *const da = w.da + w.places[choice] * w.F, *const a = w.a + w.places[choice] * w.F;
+  T *const da = w.da + row * w.F, *const a = w.a + row * w.F;
   const float weight = w.weights[choice];
   float dot = 0;
   for (int64_t f = int64_t{threadIdx.x % kWarp} * N; f < w.F; f += kWarp * N) {
@@ -233,6 +259,24 @@ void expert_rows(Stream& stream, const ExpertRows& a) {
   check_launch(stream, "place_choices");
 }
 
+void expert_part(Stream& stream, const ExpertPart& a) {
+  Part part{.offsets = a.offsets.as<int32_t>(),
+            .all_offsets = a.all_offsets.as<int32_t>() + a.first,
+            .row_count = a.rows.size(),
+            .n = static_cast<int>(a.offsets.size() - 1)};
+  if (!a.rows.empty()) {
+    part.places = a.places.as<int32_t>();
+    part.rows = a.rows.as<int32_t>();
+    part.choices = a.choices.as<int32_t>();
+    part.all_rows = a.all_rows.as<int32_t>();
+    part.all_places = a.all_places.as<int32_t>();
+    part.k = static_cast<int>(a.all_places.shape[1]);
+  }
+  const unsigned blocks = blocks_for(std::max<int64_t>(part.row_count, 1), kThreads);
+  expert_part_kernel<<<blocks, kThreads, 0, native(stream)>>>(part);
+  check_launch(stream, "expert_part");
+}
+
 void combine_rows(Stream& stream, const CombineRows& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     const int64_t C = a.y.shape[1];
@@ -252,9 +296,9 @@ void weigh_rows(Stream& stream, const WeighRows& a) {
     const Weigh<T> w{.dweights = a.dweights.as<float>(),
                      .da = a.da.as<T>(),
                      .a = a.a.as<T>(),
-                     .places = a.places.as<int32_t>(),
+                     .places = a.places.empty() ? nullptr : a.places.as<int32_t>(),
                      .weights = a.weights.as<float>(),
-                     .choices = a.places.size(),
+                     .choices = a.weights.size(),
                      .F = a.a.shape[1]};
     const unsigned blocks = blocks_for(w.choices, kWarps);
     if (packable<T>(w.F, w.da, w.a))

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/gather_rows.h"
+#include "model/expert_exchange.h"
 #include "model/rows.h"
 
 namespace flatshard {
@@ -15,7 +16,7 @@ ExpertMatrices::ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& 
 
 void ExpertMatrices::multiply(LayerCall& c, const ParamView& p, GroupedProduct product) const {
   const ArenaScope scope(c.scratch);
-  product.b = parts_.empty() ? matrices(p) : decoded(c, p);
+  product.b = parts_.empty() ? matrices(c, p) : decoded(c, p);
   product.between = between_;
   if (transposed_) {
     product.transpose_b = !product.transpose_b;
@@ -34,7 +35,8 @@ Tensor ExpertMatrices::gathered(LayerCall& c, const Tensor& x, int64_t stride, c
 }
 
 void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const {
-  if (ids_.empty() || g[ids_.front()].empty()) return;
+  const auto [expert, count] = here(c);
+  if (ids_.empty() || g[first_of(expert)].empty()) return;
   const ArenaScope scope(c.scratch);
   if (transposed_) {
     const Tensor dy = std::exchange(product.a, gathered(c, product.b, product.b_stride, product.rows));
@@ -42,27 +44,35 @@ void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduc
     if (product.used.empty()) product.used = product.rows;
     product.rows = {};
   }
-  product.c = all(g[ids_.front()]);
+  product.c = from(g[first_of(expert)], count);
   product.transpose_a = true;
-  product.accumulate = g.accumulates(ids_);
+  const size_t of_each = ids_.size() / static_cast<size_t>(shape_[0]);
+  product.accumulate = g.accumulates(
+      std::span(ids_).subspan(static_cast<size_t>(expert) * of_each, static_cast<size_t>(count) * of_each));
   product.between = between_;
   grouped_product(c.stream, c.scratch, product);
 }
 
-Tensor ExpertMatrices::all(const Tensor& first) const {
+ExpertMatrices::Experts ExpertMatrices::here(const LayerCall& c) const {
+  if (!c.expert_exchange) return {0, shape_[0]};
+  const int64_t count = shape_[0] / c.expert_exchange->size();
+  return {c.expert_exchange->place() * count, count};
+}
+
+// The matrices of so many experts, of which `first` is the first one's.
+Tensor ExpertMatrices::from(const Tensor& first, int64_t count) const {
   Tensor matrices = first;
-  matrices.shape = shape_;
+  matrices.shape = {count, shape_[1], shape_[2]};
   return matrices;
 }
 
-Tensor ExpertMatrices::matrices(const ParamView& p) const {
-  const int64_t experts = shape_[0];
-  const Tensor &first = p[ids_.front()],
-               &last = p[ids_[ids_.size() - ids_.size() / static_cast<size_t>(experts)]];
+Tensor ExpertMatrices::matrices(const LayerCall& c, const ParamView& p) const {
+  const auto [expert, count] = here(c);
+  const Tensor &first = p[first_of(expert)], &last = p[first_of(expert + count - 1)];
   check(!first.data ||
-            static_cast<char*>(first.data) + (experts - 1) * between_ * size_of(first.dtype) == last.data,
+            static_cast<char*>(first.data) + (count - 1) * between_ * size_of(first.dtype) == last.data,
         "the experts of a block do not follow one another in memory");
-  return all(first);
+  return from(first, count);
 }
 
 Tensor ExpertMatrices::decoded(LayerCall& c, const ParamView& p) const {

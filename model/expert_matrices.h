@@ -21,15 +21,26 @@ class ExpertMatrices {
   // 4-bit weights in the same order. `shape` is (experts, rows, columns).
   ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape, bool transposed = false);
 
+  // If experts are divided among ranks, both multiply segments of this rank's experts alone.
+  //
   // Multiplies segments of rows with the matrices, which are (out, in) for the product. It lacks only b.
   void multiply(LayerCall& c, const ParamView& p, GroupedProduct product) const;
   // Adds the gradient, unless the matrices are frozen. The product lacks only c.
   void add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const;
 
  private:
-  Tensor matrices(const ParamView& p) const;
+  // The experts whose matrices this rank has.
+  struct Experts {
+    int64_t first, count;
+  };
+  Experts here(const LayerCall& c) const;
+  // The parameter with which an expert's matrix begins.
+  ParamId first_of(int64_t expert) const {
+    return ids_[static_cast<size_t>(expert) * ids_.size() / static_cast<size_t>(shape_[0])];
+  }
+  Tensor matrices(const LayerCall& c, const ParamView& p) const;
   Tensor decoded(LayerCall& c, const ParamView& p) const;
-  Tensor all(const Tensor& first) const;
+  Tensor from(const Tensor& first, int64_t count) const;
   static Tensor gathered(LayerCall& c, const Tensor& x, int64_t stride, const Tensor& rows);
 
   std::vector<ParamId> ids_;

@@ -16,6 +16,15 @@ namespace flatshard {
 void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const Rows& x, const Tensor& r) {
   const ArenaScope scope(c.scratch);
   route(c, p, x);  // 1, 2
+  const Tensor o = y.empty() ? Tensor{} : c.scratch.alloc(c.dtype, {rows_.size(), hidden_});
+  c.expert_exchange ? compute_on_peers(c, p, o, x) : compute(c, p, o, x);  // 3, 4, 5
+  const Tensor rest = add_shared(c, p, x, r, !y.empty());
+  if (y.empty()) return;
+  combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
+}
+
+void ExpertMlp::compute(LayerCall& c, const ParamView& p, const Tensor& o, const Rows& x) {
+  const ArenaScope scope(c.scratch);
   const int64_t R = rows_.size();
   up_ = c.saved.alloc(c.dtype, {R, 2 * ffn_});
   a_ = (c.recomputes_ops ? c.scratch : c.saved).alloc(c.dtype, {R, ffn_});
@@ -32,9 +41,7 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
   gate_up_adapter_.forward(c, p, up_, x.values(), gathered(x.count()));
   add_bias(c, p, up_, gate_up_bias_);
   if (!is_end) run(c.stream, activation);
-  const Tensor rest = add_shared(c, p, x, r, !y.empty());
-  if (y.empty()) return;
-  const Tensor o = c.scratch.alloc(c.dtype, {R, hidden_});
+  if (o.empty()) return;
   down_.multiply(c, p,
                  {.c = o,
                   .a = a_,
@@ -44,7 +51,6 @@ void ExpertMlp::forward(LayerCall& c, const ParamView& p, const Tensor& y, const
                   .most_rows = x.count()});  // 5
   down_adapter_.forward(c, p, o, a_, segments(x.count()));
   add_bias(c, p, o, down_bias_);
-  combine_rows(c.stream, {.y = y, .x = o, .places = places_, .weights = weights_, .addend = rest});  // 6
 }
 
 void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
@@ -82,14 +88,29 @@ void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
 void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& dx,
                          const Tensor& dy, const Rows& x, bool accumulate) {
   const ArenaScope scope(c.scratch);
+  const Tensor dweights = c.scratch.alloc(DType::f32, weights_.shape),
+               d_rows = c.scratch.alloc(c.dtype, {rows_.size(), hidden_});
+  if (c.expert_exchange)
+    compute_backward_on_peers(c, p, dx.empty() ? Tensor{} : d_rows, dweights, dy, x);
+  else
+    compute_backward(c, p, g, d_rows, dweights, dy, x, !dx.empty());
+  if (!dx.empty())
+    combine_rows(c.stream, {.y = dx, .x = d_rows, .places = places_, .addend = accumulate ? dx : Tensor{}});
+  router_backward(c, p, g, dx, dweights, x);  // 2, 1
+  if (shared_) shared_backward(c, p, g, dx, dy, x);
+}
+
+void ExpertMlp::compute_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& d_rows,
+                                 const Tensor& dweights, const Tensor& dy, const Rows& x,
+                                 bool input_gradient) {
+  const ArenaScope scope(c.scratch);
   const int64_t R = rows_.size();
   if (c.recomputes_ops) {
     a_ = c.scratch.alloc(c.dtype, {R, ffn_});
     run(c.stream, activation_.forward(a_, up_));
   }
-  const Tensor d_o = c.scratch.alloc(c.dtype, {R, hidden_}), da = c.scratch.alloc(c.dtype, {R, ffn_}),
-               d_up = c.scratch.alloc(c.dtype, {R, 2 * ffn_}),
-               dweights = c.scratch.alloc(DType::f32, weights_.shape);
+  const Tensor &d_o = d_rows, da = c.scratch.alloc(c.dtype, {R, ffn_}),
+               d_up = c.scratch.alloc(c.dtype, {R, 2 * ffn_});
   // 6 and 5: as if all weights were 1; then da and a are multiplied by them.
   gather_rows(c.stream, {.y = d_o, .x = dy, .index = rows_});
   down_.multiply(c, p, {.c = da, .a = d_o, .offsets = offsets_, .used = rows_});
@@ -101,14 +122,9 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
   run(c.stream, activation_.backward(d_up, da, up_));  // 4
   bias_backward(c, p, g, d_up, gate_up_bias_);
   gate_up_.add_gradient(c, g, {.a = d_up, .b = x.values(), .offsets = offsets_, .rows = rows_});  // 3
-  const Tensor d_rows = dx.empty() ? Tensor{} : d_o;                                              // (R, C)
-  if (!dx.empty()) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_, .used = rows_});
-  const Tensor du_up = gate_up_adapter_.backward(c, p, d_rows, d_up, segments(0));
+  if (input_gradient) gate_up_.multiply(c, p, {.c = d_rows, .a = d_up, .offsets = offsets_, .used = rows_});
+  const Tensor du_up = gate_up_adapter_.backward(c, p, input_gradient ? d_rows : Tensor{}, d_up, segments(0));
   gate_up_adapter_.add_gradients(c, p, g, du_up, d_up, x.values(), gathered(0));
-  if (!dx.empty())
-    combine_rows(c.stream, {.y = dx, .x = d_rows, .places = places_, .addend = accumulate ? dx : Tensor{}});
-  router_backward(c, p, g, dx, dweights, x);  // 2, 1
-  if (shared_) shared_backward(c, p, g, dx, dy, x);
 }
 
 Tensor ExpertMlp::add_shared(LayerCall& c, const ParamView& p, const Rows& x, const Tensor& r, bool output) {

@@ -18,6 +18,9 @@
 // How many rows an expert has is known on the device alone; R is enough for any choice. In memory expert
 // follows expert: gate, up, down; or each matrix is a 4-bit weight. Experts may have adapters
 // (expert_adapter.h), whose updates are products of their own.
+//
+// If experts are divided among ranks (expert_exchange.h), each rank routes and combines its own tokens, and
+// steps 3 to 5 are computed by the owners of the experts (experts_on_peers.cpp).
 
 #include <optional>
 #include <utility>
@@ -46,6 +49,20 @@ class ExpertMlp {
   void declare_interleaved(ParamList& params, const ModelConfig& config);
   void declare_shared(ParamList& params, const ModelConfig& config);
   void route(LayerCall& c, const ParamView& p, const Rows& x);
+  // Steps 3 to 5; with an empty o only what the backward pass needs.
+  void compute(LayerCall& c, const ParamView& p, const Tensor& o, const Rows& x);
+  // The same steps back, to dweights and, with input_gradient, d_rows; without it d_rows is workspace.
+  void compute_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& d_rows,
+                        const Tensor& dweights, const Tensor& dy, const Rows& x, bool input_gradient);
+
+  // experts_on_peers.cpp: steps 3 to 5 by the ranks that own the experts. An empty d_rows is not wanted.
+  class Round;
+  void compute_on_peers(LayerCall& c, const ParamView& p, const Tensor& o, const Rows& x) const;
+  void compute_backward_on_peers(LayerCall& c, const ParamView& p, const Tensor& d_rows,
+                                 const Tensor& dweights, const Tensor& dy, const Rows& x) const;
+  void activate(LayerCall& c, const ParamView& p, const Round& round, const Tensor& a, const Tensor& up,
+                const Tensor& rows, int64_t tokens) const;
+
   ExpertSegments segments(int64_t most_rows) const { return {.offsets = offsets_, .most_rows = most_rows}; }
   // The same, of rows of tokens.
   ExpertSegments gathered(int64_t most_rows) const {

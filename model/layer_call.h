@@ -13,6 +13,7 @@
 
 namespace flatshard {
 
+class ExpertExchange;
 class KvCache;
 struct TextRows;
 
@@ -90,6 +91,8 @@ struct LayerCall {
   bool input_gradient = true;           // a backward pass computes the gradient of the layer's input
   std::optional<RandomDraw> dropout{};  // empty: no dropout
   Routing routing{};
+  // Experts are divided among ranks (expert_exchange.h); null: this rank has all of them.
+  ExpertExchange* expert_exchange = nullptr;
   // The next three are for generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
   std::span<const TextRows> texts{};

@@ -146,7 +146,7 @@ bool is_inside(const std::string& path, const std::vector<std::string>& entries)
 }
 
 bool is_of_expert(const Model& model, const std::string& path) {
-  return model.config().experts > 0 && path.find(".experts.") != std::string::npos;
+  return model.config().experts > 0 && !module_of_experts(path).empty();
 }
 
 std::vector<std::string> linear_layers(const Model& model) {

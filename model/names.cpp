@@ -229,6 +229,14 @@ std::string of_expert(std::string name, int64_t expert) {
   return name.replace(name.find("{e}"), 3, std::to_string(expert));
 }
 
+std::string module_of_experts(const std::string& name) {
+  static const std::string kModule = ".experts";
+  const size_t at = name.find(kModule + '.'), number = at + kModule.size() + 1;
+  const bool is_of_one =
+      at != std::string::npos && number < name.size() && name[number] >= '0' && name[number] <= '9';
+  return is_of_one ? name.substr(0, at + kModule.size()) : "";
+}
+
 std::string block_prefix(const ParamNames& names, int64_t block) {
   std::string prefix = names.block;
   return prefix.replace(prefix.find("{i}"), 3, std::to_string(block));

@@ -48,5 +48,8 @@ const ParamNames& param_names(const std::string& family);
 std::string block_prefix(const ParamNames& names, int64_t block);
 // A name with {e} replaced.
 std::string of_expert(std::string name, int64_t expert);
+// The module of all experts of a block, such as model.layers.0.mlp.experts, if the name is that of a part of
+// one expert; otherwise "".
+std::string module_of_experts(const std::string& name);
 
 }  // namespace flatshard

@@ -127,6 +127,33 @@ TEST_CASE("shards are as short as equal shards that divide among replicas can be
   CHECK(FlatLayout::trainable(params, 64).shard_size() == 4096);
 }
 
+TEST_CASE("a part of a layout has the shards of its ranks") {
+  ParamList params;
+  for (int i = 0; i < 8; ++i)
+    params.add(
+        {.name = str("expert ", i), .shape = {3, FlatLayout::kShardMultiple}, .init = {}, .joined = i > 0});
+  const FlatLayout whole = FlatLayout::trainable(params, 8);
+  for (const int parts : {1, 2, 4, 8})
+    for (int rank = 0; rank < 8; ++rank) {
+      const int owners = 8 / parts;
+      const FlatLayout part = whole.part(rank / owners, parts);
+      CHECK(part.size() == whole.size() / parts);
+      CHECK(part.extents().size() == static_cast<size_t>(8 / parts));
+      CHECK(part.decayed_in_shard(rank % owners) == whole.decayed_in_shard(rank));
+      const std::vector<FlatLayout::Piece> of_part = part.pieces(rank % owners),
+                                           of_whole = whole.pieces(rank);
+      REQUIRE(of_part.size() == of_whole.size());
+      for (size_t i = 0; i < of_part.size(); ++i) {
+        CHECK(of_part[i].param.index == of_whole[i].param.index);
+        CHECK(of_part[i].param_offset == of_whole[i].param_offset);
+        CHECK(of_part[i].shard_offset == of_whole[i].shard_offset);
+      }
+    }
+  CHECK(test::error_of([&] {
+          FlatLayout::trainable(mixed(), 8).part(0, 8);
+        }).find("is not whole in one of 8 parts") != std::string::npos);
+}
+
 TEST_CASE("the decayed elements are the head of every rank's shard") {
   const ParamList params = mixed();
   for (const int ranks : kRanks) {

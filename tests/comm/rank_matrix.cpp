@@ -1,5 +1,5 @@
 // rank_matrix MODE [--steps N] [--count N] [--seed N], alone or under mpirun. The default is 3 steps;
-// --images and --starts have a count, 8 by default, and a seed, 1 by default. The modes:
+// --images, --experts and --starts have a count, 8 by default, and a seed, 1 by default. The modes:
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --sample          enough of these settings for every value of an option and every strategy in every
@@ -9,6 +9,7 @@
 //                     in turn
 //   --stages          enough of these for every value of an option and every strategy in every schedule
 //   --images          models that read images, with stages, lanes and strategies drawn at random
+//   --experts         the same of mixtures of experts, with ranks that divide the experts
 //   --starts          runs on records, from folders and GGUF files, with tokens of earlier runs or without
 //                     (random_starts.h)
 //   --all-written     what runs in pipeline stages write, compared with one stage: a table (written_files.h)
@@ -38,6 +39,7 @@
 #include "runtime/parallel.h"
 #include "tests/comm/bubble.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/expert_trials.h"
 #include "tests/comm/image_trials.h"
 #include "tests/comm/matrix_run.h"
 #include "tests/comm/random_starts.h"
@@ -271,9 +273,9 @@ Options parse(int argc, char** argv) {
       check(*number > 0, word, " is \"", argv[i], "\", must be a positive number");
     } else {
       constexpr const char* kModes[] = {
-          "--subset",  "--sample",  "--nightly",     "--stages",    "--all-stages", "--images",
-          "--starts",  "--written", "--all-written", "--start",     "--losses",     "--collectives",
-          "--traffic", "--bubble",  "--clocks",      "--nonfinite", "--unmatched"};
+          "--subset",      "--sample",  "--nightly", "--stages",      "--all-stages", "--images",
+          "--experts",     "--starts",  "--written", "--all-written", "--start",      "--losses",
+          "--collectives", "--traffic", "--bubble",  "--clocks",      "--nonfinite",  "--unmatched"};
       std::string modes;
       for (const char* mode : kModes) modes += str(modes.empty() ? "" : ", ", mode);
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
@@ -304,6 +306,8 @@ bool run_matrix(const Options& o, World& world) {
     return random_starts_hold(world, static_cast<uint64_t>(o.seed), o.count, std::cout);
   if (o.mode == "--images")
     return compare(world, image_trials(world.size(), static_cast<uint64_t>(o.seed), o.count), steps);
+  if (o.mode == "--experts")
+    return compare(world, expert_trials(world.size(), static_cast<uint64_t>(o.seed), o.count), steps);
   const Settings settings(world.size());
   const bool all = o.mode == "--nightly";
   std::vector<Setting> chosen = shared(world, [&] { return all ? settings.nightly() : settings.covering(); });

@@ -328,6 +328,51 @@ TEST_CASE("rows of experts have the order of their tokens, in segments of whole 
   }
 }
 
+TEST_CASE("a part of the experts has their rows from row 0 on, with their tokens and choices") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Random random(8);
+  for (int i = 0; i < 60; ++i) {
+    const Setting s = draw(random);
+    std::vector<float> logits = some_values(random, s.N * s.E, 5);
+    Route r = route(stream, s, logits);
+    const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+    const int64_t R = expert_row_count(s.N * s.k, s.E), n = 1 + below(random, s.E),
+                  first = below(random, s.E - n + 1), P = expert_row_count(s.N * std::min(s.k, n), n);
+    std::vector<int32_t> offsets(size(s.E + 1)), rows(size(R)), places(r.experts.size()),
+        part_offsets(size(n + 1)), part_places(size(P)), part_rows(size(P)), choices(size(P));
+    const Tensor all_offsets = tensor_of(offsets.data(), {s.E + 1}), all_rows = tensor_of(rows.data(), {R}),
+                 all_places = tensor_of(places.data(), {s.N, s.k});
+    expert_rows(stream, {.offsets = all_offsets,
+                         .rows = all_rows,
+                         .places = all_places,
+                         .experts = tensor_of(r.experts.data(), {s.N, s.k})});
+    expert_part(stream, {.offsets = tensor_of(part_offsets.data(), {n + 1}),
+                         .places = tensor_of(part_places.data(), {P}),
+                         .rows = tensor_of(part_rows.data(), {P}),
+                         .choices = tensor_of(choices.data(), {P}),
+                         .all_offsets = all_offsets,
+                         .all_rows = all_rows,
+                         .all_places = all_places,
+                         .first = first});
+    stream.sync();
+    const int32_t begin = offsets[size(first)];
+    for (int64_t e = 0; e <= n; ++e) CHECK(part_offsets[size(e)] == offsets[size(first + e)] - begin);
+    for (int32_t row = 0; row < P; ++row) {
+      const bool is_used = row < part_offsets[size(n)];
+      CHECK(part_places[size(row)] == (is_used ? begin + row : -1));
+      CHECK(part_rows[size(row)] == (is_used ? rows[size(begin + row)] : -1));
+      const int32_t choice = choices[size(row)];
+      if (part_rows[size(row)] < 0) {
+        CHECK(choice == -1);
+        continue;
+      }
+      CHECK(choice / s.k == part_rows[size(row)]);
+      CHECK(places[size(choice)] == begin + row);
+    }
+  }
+}
+
 // The other tokens have the rows, values and gradients that they have without padding among them.
 TEST_CASE("padding goes to no expert, and adds nothing to losses, gradients and counts") {
   StreamSet streams(Device::cpu());

@@ -477,8 +477,13 @@ TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its b
   if (!kCublasBuilt) return test::skip("a build without cuBLASLt");
   constexpr int kSteps = 3;
   Workshop workshop("mixtral", "bf16");
-  const std::vector<std::string> options{"--model.experts=5", "--model.experts_per_token=2",
-                                         "--train.router_aux_loss=0.01", "--train.router_z_loss=0.001"};
+  std::vector<std::string> options{"--model.ffn=64",
+                                   "--model.experts=8",
+                                   "--model.experts_per_token=2",
+                                   "--train.router_aux_loss=0.01",
+                                   "--train.router_z_loss=0.001",
+                                   "--data.packing=wrapped",
+                                   "--run.cuda_graphs=false"};
   std::string all;
   for (const std::string& option : options) all += option + ' ';
   const Outcome cpu = workshop.train("cpu", kSteps, WorkOrder::in_order, options),
@@ -487,9 +492,14 @@ TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its b
   const ModelSource model(workshop.run() + "/model");
   CHECK(Workshop::continuation(Device::cuda(0), model, DType::bf16) ==
         Workshop::continuation(Device::cpu(), model, DType::bf16));
-  CHECK(workshop.train("cuda", kSteps, WorkOrder::random, options) == cuda);
   CHECK(workshop.train(2, kSteps, "comm_late", all + "--train.recompute=true") == cuda);
-  CHECK(workshop.train(4, kSteps, "comm_early", all + "--parallel.offload=true") == cuda);
+  CHECK(workshop.train(4, kSteps, "comm_early", all + "--parallel.offload=true --parallel.expert_ranks=2") ==
+        cuda);
+  if constexpr (kNcclBuilt)
+    CHECK(workshop.train(2, kSteps, "in_order PTX_VM_OWN_GPU=yes",
+                         all + "--parallel.transport=nccl --parallel.expert_ranks=2") == cuda);
+  options.back() = "--run.cuda_graphs=true";
+  CHECK(workshop.train("cuda", kSteps, WorkOrder::random, options) == cuda);
 }
 
 TEST_CASE(

@@ -178,6 +178,28 @@ TEST_CASE("models with sinks and biases of experts have the same bits on any ran
         hash_of(quantized));
 }
 
+// tests/comm/rank_matrix_test.cpp draws more ways to divide a step.
+TEST_CASE("ranks that divide experts end with the weights of one rank, and resume each other's checkpoints") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("expert_groups");
+  const std::string options =
+      "--model.family=mixtral --model.hidden=64 --model.heads=4 --model.kv_heads=2 --model.ffn=64 "
+      "--model.experts=8 --model.experts_per_token=2 --train.router_aux_loss=0.1 --train.steps=4 "
+      "--data.packing=none --data.seq_len=34 --checkpoint.save_every=2 ";
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  check_same(workshop, 2, options + "--parallel.expert_ranks=2 --train.recompute=true", hash_of(whole));
+  check_same(workshop, 4, options + "--parallel.expert_ranks=2 --parallel.offload=true", hash_of(whole));
+  const test::Finished four = workshop.train(4, options + "--parallel.expert_ranks=4 --run.dir=four");
+  CHECK_MESSAGE(hash_of(four) == hash_of(whole), four.output);
+  CHECK_MESSAGE(
+      test::missing_from(four.output,
+                         {"experts   4 ranks divide the experts of a block, 2 each; each receives "}) == "",
+      four.output);
+  const test::Finished resumed = workshop.train(2, options + "--resume four/step-2 --run.dir=resumed2");
+  CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
+}
+
 TEST_CASE("biases of experts move towards even loads, by the counts of all ranks") {
   const test::Workshop workshop("bias_rate");
   const std::string

@@ -188,6 +188,7 @@ struct ParallelConfig {
   TransportChoice transport = TransportChoice::automatic;
   bool sync_module_states = false;
   bool cpu_ram_efficient_loading = false;
+  int64_t expert_ranks = 1;  // consecutive ranks that divide the experts of each block among them
   int64_t stages = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int64_t chunks = 2;  // chunks per stage, if schedule is interleaved

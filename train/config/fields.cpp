@@ -524,6 +524,10 @@ std::vector<Field> parallel_fields(ParallelConfig& parallel) {
        "own, with equal results"},
       {"parallel.cpu_ram_efficient_loading", &parallel.cpu_ram_efficient_loading,
        "only rank 0 reads model.init_from, one unit at a time; otherwise each rank reads its own shard"},
+      {"parallel.expert_ranks", &parallel.expert_ranks,
+       "consecutive ranks that divide the experts of each block among them (expert parallelism): tokens are "
+       "sent to experts, and each rank gathers and trains only its own; 1 = every rank gathers all experts",
+       within(1, 256), example("8")},
       {"parallel.stages", &parallel.stages,
        "pipeline stages: groups of ranks, each with a range of the model's layers; the ranks of a stage "
        "shard as parallel.strategy says",

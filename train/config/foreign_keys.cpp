@@ -386,10 +386,11 @@ std::vector<ForeignKey> rows() {
      "the same, with parallel.schedule = \"interleaved\""},
     {"pipeline_parallel_split_points", "parallel.device_map", refused, {}, "a table from prefixes of parameter names to stages"},
     {"tensor_parallel_degree tensor_parallel_size tensor_parallel_dim tensor_model_parallel_size tp_size "
-     "context_parallel_degree context_parallel_size cp_size sequence_parallel sequence_parallel_degree expert_parallel_degree "
-     "expert_model_parallel_size enable_async_tensor_parallel parallelism_config", "", refused, {{"false 0 1", ""}},
-     "ranks divide the batch (parallel.strategy) or the layers (parallel.stages); there is no tensor, sequence, context or "
-     "expert parallelism"},
+     "context_parallel_degree context_parallel_size cp_size sequence_parallel sequence_parallel_degree "
+     "enable_async_tensor_parallel parallelism_config", "", refused, {{"false 0 1", ""}},
+     "ranks divide the batch (parallel.strategy), the layers (parallel.stages) or experts (parallel.expert_ranks); there is no "
+     "tensor, sequence or context parallelism"},
+    {"expert_parallel_degree expert_model_parallel_size expert_parallel_size ep_size", "parallel.expert_ranks"},
     {"fault_tolerance.", "", ignored, {}, "start with --resume auto: the same command then resumes the run"},
     // Model.
     {"model_name_or_path pretrained_model_name_or_path model_name model base_model base_model_name_or_path base_model_config "

@@ -86,9 +86,28 @@ std::string levels_line(const RunSetup& setup) {
                reason.empty() ? "" : str("; ", reason), '\n');
   }
   const RankLevels levels = setup.levels_of(0);
+  if (setup.expert_ranks > 1)
+    return str("levels    two: ", setup.expert_ranks, " ranks that divide experts exchange, then the ",
+               levels.group.between(), " groups of such ranks\n");
   const Levels& two = levels.group.two() ? levels.group : levels.replicas;
   return str("levels    two: ", two.inside, " ranks of a host exchange, then the ", two.between(),
              " hosts\n");
+}
+
+// With even choices: forward the rows of tokens and the outputs of experts, backward those rows, and both
+// gradients.
+std::string expert_ranks_line(const RunSetup& setup) {
+  if (setup.expert_ranks == 1) return "";
+  constexpr int64_t kPasses = 5;
+  const ModelConfig& model = setup.model;
+  const Batching& b = setup.batching;
+  const int64_t rows = b.micro_steps * b.lanes * b.lane_sequences * setup.seq_len() *
+                       model.experts_per_token * (setup.expert_ranks - 1) / setup.expert_ranks,
+                bytes = kPasses * rows * model.hidden * size_of(setup.compute) * model.expert_blocks() /
+                        setup.pipeline.stages;
+  return str("experts   ", setup.expert_ranks, " ranks divide the experts of a block, ",
+             model.experts / setup.expert_ranks, " each; each receives ", human_bytes(bytes),
+             " of tokens and results per step if their choices are even\n");
 }
 
 std::string lanes_of(const Batching& b) {
@@ -136,7 +155,8 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-             checkpointing_of(c.train), '\n', tiles_line(c.train), levels_line(setup), graphs_line(setup));
+             checkpointing_of(c.train), '\n', tiles_line(c.train), levels_line(setup),
+             expert_ranks_line(setup), graphs_line(setup));
 }
 
 std::string device_note(const RunSetup& setup) {

@@ -35,6 +35,10 @@ ReductionText describe_reductions(const RunSetup& setup, const RunPlan& in_use, 
       out << "  requires precision.reduce = \"fp32\", not \"" << setup.config.precision.reduce << "\"\n";
       continue;
     }
+    if (way.reduction == Reduction::native && setup.expert_ranks > 1) {
+      out << "  requires parallel.expert_ranks = 1, not " << setup.expert_ranks << '\n';
+      continue;
+    }
     const bool used = way.reduction == setup.units.reduction;
     const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, rank);
     if (setup.units.reduction == Reduction::exact && plan.memory_bytes < in_use.memory_bytes)

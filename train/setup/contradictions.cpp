@@ -1,9 +1,11 @@
 #include "train/setup/contradictions.h"
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/attention_one_pass.h"
+#include "model/names.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/jinja/template_date.h"
@@ -174,7 +176,7 @@ void check_rows_of_experts(const ModelConfig& model, Problems& problems) {
     problems.check(size % kUnit == 0, key, " is ", size, ", must be a multiple of ", kUnit,
                    " for the products of experts on a GPU");
   for (const auto& [path, adapter] : model.adapters) {
-    if (path.find(".experts.") == std::string::npos || adapter.rank % kUnit == 0) continue;
+    if (module_of_experts(path).empty() || adapter.rank % kUnit == 0) continue;
     problems.add(str("lora.rank of ", path, " is ", adapter.rank, ", must be a multiple of ", kUnit,
                      " for adapters of experts on a GPU"));
     return;
@@ -208,6 +210,85 @@ void check_experts(const RunSetup& s, Problems& problems) {
   problems.check(train.tile == 0, "train.tile = ", train.tile,
                  " does not support mixtures of experts yet: remove it");
   if (s.device.is_cuda()) check_rows_of_experts(s.model, problems);
+}
+
+namespace {
+
+// The first consecutive ranks that should divide experts among them and are on several hosts; "" if none are.
+std::string expert_group_on_several_hosts(const RunSetup& s) {
+  for (size_t rank = 0; rank < s.hosts.size(); ++rank) {
+    const size_t first = rank - rank % static_cast<size_t>(s.expert_ranks);
+    if (s.hosts[rank] != s.hosts[first])
+      return str(first, " to ", first + static_cast<size_t>(s.expert_ranks) - 1);
+  }
+  return "";
+}
+
+// The experts of each block are one unit, in parts of whole experts.
+void check_units_of_experts(const RunSetup& s, Problems& problems) {
+  const std::string key = str("parallel.expert_ranks = ", s.expert_ranks);
+  for (size_t unit = 0; unit < s.units_of_model->units().size(); ++unit) {
+    const ParamList& params = s.units_of_model->units()[unit];
+    const UnitRole& role = s.units_of_model->roles()[unit];
+    bool whole = true, trained = true;
+    for (const ParamSpec& spec : params.specs()) {
+      const std::string experts = module_of_experts(spec.name);
+      whole = whole && (role.parts == 1 ? experts.empty() : experts == role.name);
+      trained =
+          trained && (role.parts == 1 || (spec.trainable && spec.decay == params.specs().front().decay));
+    }
+    problems.check(
+        whole, key, " needs the experts of each block in a unit of their own, but unit \"", role.name,
+        "\" has others: set parallel.wrap = \"block\", and remove experts from parallel.replicate");
+    problems.check(
+        trained, key, " trains all experts of a block alike, but some of ", role.name,
+        " are frozen, have adapters or 4-bit weights, or decay differently: set parallel.expert_ranks = 1");
+    if (!whole || !trained) return;
+    if (role.parts == 1) continue;
+    const FlatLayout layout = FlatLayout::trainable(params, s.groups.size, s.groups.count());
+    const FlatLayout::Extent& last = layout.extents().back();
+    problems.check(last.begin + last.size == layout.size(), key, ": the ", params.parameter_count(),
+                   " parameters of ", role.name, " do not divide into ", s.groups.size,
+                   " shards of a multiple of ", FlatLayout::kShardMultiple * s.groups.count(),
+                   ": set parallel.expert_ranks = 1");
+    if (last.begin + last.size != layout.size()) return;
+  }
+}
+
+}  // namespace
+
+void check_expert_ranks(const RunSetup& s, Problems& problems) {
+  const int64_t G = s.expert_ranks;
+  if (G == 1) return;
+  const std::string key = str("parallel.expert_ranks = ", G);
+  const ParallelConfig& parallel = s.config.parallel;
+  if (s.model.experts == 0) {
+    problems.add(
+        str(key, " has no effect with model.family = ", s.model.family, ", which has no experts: remove it"));
+    return;
+  }
+  problems.check(std::has_single_bit(static_cast<uint64_t>(G)), key, " must be a power of two");
+  problems.check(s.model.experts % G == 0, key, " does not divide model.experts = ", s.model.experts);
+  problems.check(s.units.policy.params, key,
+                 " needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", not \"",
+                 parallel.strategy, '"');
+  problems.check(!s.units.policy.params || s.groups.size % G == 0, key, " does not divide the ",
+                 s.groups.size, " ranks that share one copy of the parameters");
+  problems.check(s.units.reduction == Reduction::exact, key,
+                 " needs exact sums: set parallel.reduction = "
+                 "\"exact\", not \"",
+                 parallel.reduction, '"');
+  problems.check(s.units.policy.grads || !s.units.policy.params, key,
+                 " needs parallel.accumulation = \"sharded\", not \"", parallel.accumulation, '"');
+  problems.check(s.units.wire == DType::f32, key, " needs precision.reduce = \"fp32\", not \"",
+                 s.config.precision.reduce, '"');
+  problems.check(!param_names(s.model.family).interleaved_experts(), key,
+                 " does not support experts with biases (model.family = ", s.model.family,
+                 ") yet: remove it");
+  const std::string apart = expert_group_on_several_hosts(s);
+  problems.check(apart.empty(), key, ": ranks ", apart,
+                 " are on several hosts, but divide experts only on one");
+  if (problems.empty() && s.units_of_model) check_units_of_experts(s, problems);
 }
 
 void check_loss(const RunSetup& s, Problems& problems) {

@@ -23,6 +23,8 @@ void check_learning_rate(const RunSetup& setup, Problems& problems);
 void check_graphs(RunSetup& setup, Problems& problems);
 // What mixtures of experts do not support yet. Needs model, pipeline stages and device.
 void check_experts(const RunSetup& setup, Problems& problems);
+// What parallel.expert_ranks needs of ranks, units and sums. Needs model, batch, units and hosts.
+void check_expert_ranks(const RunSetup& setup, Problems& problems);
 // The one-pass kernel of attention supports some types and models. Needs model and device.
 void check_attention(const RunSetup& setup, Problems& problems);
 

@@ -36,10 +36,12 @@ int RankLayout::ranks_on_first_host() const {
 
 RankLevels RankLayout::levels_of(int rank) const {
   const int data = data_rank(rank);
-  return {.group =
-              flatshard::levels_of(hosts_of(group_of(rank)), groups.index_in_group(data), may_use_two_levels),
-          .replicas =
-              flatshard::levels_of(hosts_of(replicas_of(rank)), groups.group_of(data), may_use_two_levels)};
+  RankLevels levels{.group = flatshard::levels_of(hosts_of(group_of(rank)), groups.index_in_group(data),
+                                                  may_use_two_levels),
+                    .replicas = flatshard::levels_of(hosts_of(replicas_of(rank)), groups.group_of(data),
+                                                     may_use_two_levels)};
+  if (expert_ranks > 1) levels.group.inside = expert_ranks;
+  return levels;
 }
 
 bool RankLayout::any_group(const std::function<bool(const std::vector<int>& members)>& holds) const {
@@ -51,6 +53,7 @@ bool RankLayout::any_group(const std::function<bool(const std::vector<int>& memb
 }
 
 bool RankLayout::uses_two_levels() const {
+  if (expert_ranks > 1) return true;
   return may_use_two_levels && spans_hosts() && any_group([&](const std::vector<int>& members) {
            return flatshard::levels_of(hosts_of(members), 0, true).two();
          });

@@ -18,6 +18,7 @@ struct RankLayout {
   RankGroups groups{};             // groups of the ranks of one stage
   std::vector<int> hosts{};        // host of each rank, as a number
   bool may_use_two_levels = true;  // whether sums over several hosts may take two levels
+  int expert_ranks = 1;            // ranks that divide experts among them, and so exchange in a level
 
   int ranks() const { return pipeline.stages * groups.ranks; }
   int stage_of(int rank) const { return rank / groups.ranks; }

@@ -320,7 +320,9 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   setup.wrap = {.policy = config.parallel.wrap,
                 .patterns = config.parallel.wrap_patterns,
                 .size = config.parallel.wrap_size,
-                .replicate = config.parallel.replicate};
+                .replicate = config.parallel.replicate,
+                .expert_ranks = static_cast<int>(config.parallel.expert_ranks)};
+  setup.expert_ranks = setup.wrap.expert_ranks;
   const bool batched = set_batch(setup, ranks, problems);
   set_files(setup, problems);
   const bool placed = problems.attempt([&] { set_device(setup, ranks, place, purpose); });
@@ -332,7 +334,8 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (batched && placed) check_graphs(setup, problems);
   if (modeled && placed) check_attention(setup, problems);
   if (modeled && batched && placed) check_experts(setup, problems);
-  if (modeled && batched && placed) problems.attempt([&] { set_hosts(setup, place); });
+  if (modeled && batched && placed && problems.attempt([&] { set_hosts(setup, place); }))
+    check_expert_ranks(setup, problems);
   problems.raise();
   return setup;
 }

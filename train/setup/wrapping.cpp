@@ -53,7 +53,10 @@ bool in_block(const Model& model, const std::string& param) {
 
 UnitNames by_block(const Model& model) {
   UnitNames units;
-  for (const std::string& name : names_of(model)) units.push_back(block_of(model.config(), name));
+  for (const std::string& name : names_of(model)) {
+    const std::string experts = module_of_experts(name);
+    units.push_back(experts.empty() ? block_of(model.config(), name) : experts);
+  }
   return units;
 }
 
@@ -63,7 +66,9 @@ UnitNames by_attention_and_mlp(const Model& model) {
   for (const std::string& name : names_of(model)) {
     const std::vector<std::string> modules = modules_of(name);
     const size_t depth = block_depth(model);
-    if (!in_block(model, name))
+    if (const std::string experts = module_of_experts(name); !experts.empty())
+      units.push_back(experts);
+    else if (!in_block(model, name))
       units.push_back(block_of(model.config(), name));  // a block of the tower or the connector is one unit
     else
       units.push_back(modules.size() > depth + 1 ? modules[depth] : "");
@@ -228,6 +233,8 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
                  root = !whole && (wrap.empty() || options.policy == WrapPolicy::none);
       const std::string name = whole ? "replicated, " + where : wrap.empty() ? "root, " + where : wrap;
       const int unit = spec.joined ? places_.back().back().unit : unit_named(name, root, whole);
+      if (module_of_experts(spec.name) == roles_[static_cast<size_t>(unit)].name)
+        role(unit).parts = options.expert_ranks;
       places_.back().push_back({unit, units_[static_cast<size_t>(unit)].add(spec)});
       std::vector<int>& of_list = units_of_.back();
       if (std::find(of_list.begin(), of_list.end(), unit) == of_list.end()) of_list.push_back(unit);

@@ -2,9 +2,10 @@
 // Groups parameters into communication units. A model declares a list of parameters per layer; a policy
 // regroups them into units, each of which is gathered and reduced as a whole:
 //
-//   block          a unit for each block of the text, the tower and the connector (the default)
+//   block          a unit for each block of the text, the tower and the connector (the default); the experts
+//                  of a block have a unit of their own
 //   attention_mlp  one for the attention and one for the MLP of each block of the text, each half a layer of
-//                  its own
+//                  its own, and one for its experts
 //   pattern        one for each module whose path matches; of nested matches, the outermost
 //   size           one for each module, innermost first, with enough parameters not yet assigned
 //   none           the whole model is one unit
@@ -30,6 +31,7 @@ struct WrapOptions {
   std::vector<std::string> patterns{};   // policy pattern: module patterns
   int64_t size = 0;                      // policy size: minimum parameters of a unit
   std::vector<std::string> replicate{};  // patterns of replicated parameters
+  int expert_ranks = 1;                  // parts of each unit of experts
 };
 
 class Wrapping {

@@ -96,7 +96,8 @@ LayerCall Engine::call(const Batch& batch, const Tensor& losses, Arena& saved) {
           .tf32 = setup_.config.precision.tf32,
           .head_chunk = setup_.head_chunk(),
           .recomputes_ops = setup_.config.train.recompute == Recompute::selective,
-          .tile = setup_.config.train.tile};
+          .tile = setup_.config.train.tile,
+          .expert_exchange = expert_ranks_ ? &*expert_ranks_ : nullptr};
 }
 
 void Engine::sum_losses() {

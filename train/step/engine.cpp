@@ -15,6 +15,11 @@ std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamSet& stream
   return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
 }
 
+// Whether work of CPU streams waits until the host synchronizes.
+bool defers_work(StreamOrder order) {
+  return order == StreamOrder::comm_late || order == StreamOrder::comm_early;
+}
+
 }  // namespace
 
 Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeCommunicators& pipe,
@@ -40,6 +45,9 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {
+  if (setup.expert_ranks > 1)
+    expert_ranks_.emplace(units_, setup.model.experts, defers_work(streams.options().order), memory.batch,
+                          memory.staging);
   model_.add_layer_sets(buffers_.slots() * static_cast<int>(setup.batching.lanes),
                         [&](int layer) { return setup.pipeline.owns(stage(), layer); });
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();

@@ -15,6 +15,7 @@
 #include "runtime/mirror.h"
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
+#include "train/step/expert_ranks.h"
 #include "train/step/lane_inputs.h"
 #include "train/step/layer_units.h"
 #include "train/step/memory_plan.h"
@@ -212,6 +213,7 @@ class Engine {
   Schedule schedule_;
   std::optional<CopyStreams> copies_;  // with anything offloaded
   LayerUnits units_;
+  std::optional<ExpertRanks> expert_ranks_;  // with parallel.expert_ranks
   Optimizer optimizer_;
   StepBuffers buffers_;
   Pipe pipe_;

@@ -31,11 +31,25 @@ void LayerUnits::release(int layer, int next, Stream& compute) {
 }
 
 GradView LayerUnits::grads(int layer, Stream& compute, int lane, int64_t micro) {
-  for (const int index : wrapping_.units_of(layer)) unit(index).grads(compute, lane, micro);
+  const int here = shared_.comms.gather.inside().rank();
+  for (const int index : wrapping_.units_of(layer))
+    unit(index).grads(compute, lane_in(unit(index), here, lane), micro);
   gradients_.clear();
   for (const Wrapping::Place& place : wrapping_.places(layer))
     gradients_.push_back(&unit(place.unit).gradients()[static_cast<size_t>(place.id.index)]);
   return GradView(gradients_);
+}
+
+GradView LayerUnits::grads_of_peer(int layer, Stream& compute, int place, int lane, int64_t micro) {
+  static Gradient none;  // of parameters outside the experts
+  for (const int index : wrapping_.units_of(layer))
+    if (unit(index).role().parts > 1) unit(index).grads(compute, lane_in(unit(index), place, lane), micro);
+  gradients_of_peer_.clear();
+  for (const Wrapping::Place& at : wrapping_.places(layer))
+    gradients_of_peer_.push_back(unit(at.unit).role().parts > 1
+                                     ? &unit(at.unit).gradients()[static_cast<size_t>(at.id.index)]
+                                     : &none);
+  return GradView(gradients_of_peer_);
 }
 
 void LayerUnits::reduce(int layer, Stream& compute, Stream& reduce, int64_t micro) {

@@ -24,6 +24,9 @@ class LayerUnits {
   // Releases the layer's units, except units that layer `next` uses; kNoLayer at the end of a pass.
   void release(int layer, int next, Stream& compute);
   GradView grads(int layer, Stream& compute, int lane, int64_t micro);
+  // The gradients of the layer's experts for the same lane of another rank, at this place in the expert
+  // group.
+  GradView grads_of_peer(int layer, Stream& compute, int place, int lane, int64_t micro);
   void reduce(int layer, Stream& compute, Stream& reduce, int64_t micro);
 
   std::vector<ShardedUnit>& all() { return units_; }
@@ -34,12 +37,16 @@ class LayerUnits {
 
  private:
   ShardedUnit& unit(int index) { return units_[static_cast<size_t>(index)]; }
+  // The number of a lane among those for which a unit has gradients.
+  int lane_in(const ShardedUnit& unit, int place, int lane) const {
+    return unit.role().parts == 1 ? lane : place * shared_.options.lanes + lane;
+  }
 
   Wrapping wrapping_;
   UnitResources shared_;
   std::vector<ShardedUnit> units_;
   std::vector<Tensor> values_;  // values of the last requested layer; gradients_ likewise
-  std::vector<Gradient*> gradients_;
+  std::vector<Gradient*> gradients_, gradients_of_peer_;
 };
 
 }  // namespace flatshard

@@ -152,6 +152,7 @@ void Engine::backward(const Pass& pass) {
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       LayerWork work = work_on(pass.action, i, lane);
       const GradView g = units_.grads(i, compute_, lane, pass.action.micro);
+      if (expert_ranks_) expert_ranks_->set_lane(i, lane, pass.action.micro);
       if (recomputes_layers() && i < last) {
         work.call.repeats = true, work.call.wants_output = false;
         work.layer.forward(work.call, p, buffers_.output_of(pass.action, i, lane, work.rows), work.x);

@@ -69,8 +69,9 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
     Group made;
     made.inside = make(name, members[static_cast<size_t>(member - place)], place, levels.inside);
     if (in_two_levels)
-      made.between = make(intern(str(name, " between hosts")), members[static_cast<size_t>(place)], host,
-                          levels.between());
+      made.between =
+          make(intern(str(name, setup.expert_ranks > 1 ? " between expert groups" : " between hosts")),
+               members[static_cast<size_t>(place)], host, levels.between());
     return made;
   };
   const RankLevels levels = setup.levels_of(rank);

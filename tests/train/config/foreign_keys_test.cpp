@@ -130,7 +130,8 @@ TEST_CASE("what does not exist here is said plainly, and what exists is named") 
   }
   CHECK(missing("parallel.pipeline_parallel_degree", {"parallel.stages", "pipeline stages"}) == "");
   CHECK(missing("pipeline_model_parallel_size", {"parallel.stages"}) == "");
-  CHECK(missing("tensor_parallel_degree", {"no tensor, sequence, context or expert parallelism"}) == "");
+  CHECK(missing("tensor_parallel_degree", {"no tensor, sequence or context parallelism"}) == "");
+  CHECK(missing("expert_model_parallel_size", {"parallel.expert_ranks"}) == "");
 }
 
 namespace {

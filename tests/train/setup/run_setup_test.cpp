@@ -1,5 +1,7 @@
 #include "train/setup/run_setup.h"
 
+#include <functional>
+
 #include "build_config.h"
 #include "tests/test.h"
 #include "train/setup/device_choice.h"
@@ -251,4 +253,58 @@ TEST_CASE("everything that pipeline stages exclude is refused at once") {
     CHECK(error.find(part) != std::string::npos);
   CHECK(test::error_of([&] { set_up(config, 3); }).find("parallel.stages = 2 does not divide the 3 ranks") !=
         std::string::npos);
+}
+
+TEST_CASE("ranks that cannot divide experts are refused, with the reason") {
+  Config good = config_of(Precision::fp32);
+  good.model = {.family = "mixtral",
+                .layers = 1,
+                .hidden = 64,
+                .heads = 2,
+                .ffn = 64,
+                .vocab = 31,
+                .experts = 8,
+                .experts_per_token = 2};
+  good.train.total_batch_size = 8;
+  good.train.lane_size = 1;
+  good.parallel.expert_ranks = 4;
+  const RunSetup setup = set_up(good, 8);
+  CHECK(setup.levels_of(3).group.inside == 4);
+  CHECK(setup.levels_of(3).group.between() == 2);
+  CHECK(setup.uses_two_levels());
+  const auto error = [&](const std::function<void(Config&)>& change, int ranks = 8) {
+    Config c = good;
+    change(c);
+    return test::error_of([&] { set_up(c, ranks); });
+  };
+  const auto expect = [&](const std::function<void(Config&)>& change, const std::string& text) {
+    const std::string found = error(change);
+    CHECK_MESSAGE(found.find(text) != std::string::npos, found);
+  };
+  expect([](Config& c) { c.parallel.expert_ranks = 3; }, "parallel.expert_ranks = 3 must be a power of two");
+  expect([](Config& c) { c.model.experts = 6; },
+         "parallel.expert_ranks = 4 does not divide model.experts = 6");
+  expect([](Config& c) { c.model = config_of(Precision::fp32).model; },
+         "parallel.expert_ranks = 4 has no effect with model.family = llama, which has no experts");
+  expect([](Config& c) { c.parallel.strategy = Strategy::shard_grad_op; },
+         "needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", not "
+         "\"shard_grad_op\"");
+  expect([](Config& c) { c.parallel.strategy = Strategy::hybrid, c.parallel.group_size = 2; },
+         "does not divide the 2 ranks that share one copy of the parameters");
+  expect([](Config& c) { c.parallel.reduction = Reduction::sequential; }, "needs exact sums");
+  expect([](Config& c) { c.parallel.accumulation = Accumulation::no_sync; },
+         "needs parallel.accumulation = \"sharded\", not \"no_sync\"");
+  expect([](Config& c) { c.precision.reduce = Precision::bf16; }, "needs precision.reduce = \"fp32\"");
+  expect([](Config& c) { c.parallel.host_ranks = 2; },
+         "ranks 0 to 3 are on several hosts, but divide experts only on one");
+  expect([](Config& c) { c.parallel.wrap = WrapPolicy::none; },
+         "needs the experts of each block in a unit of their own, but unit \"model\" has others");
+  expect(
+      [](Config& c) { c.parallel.replicate = {"*experts.0.*"}; },
+      "needs the experts of each block in a unit of their own, but unit \"replicated, blocks\" has others");
+  expect([](Config& c) { c.trainable = {"*self_attn*"}; }, "trains all experts of a block alike");
+  expect([](Config& c) { c.lora.rank = 2, c.lora.targets = ".*q_proj"; },
+         "trains all experts of a block alike");
+  expect([](Config& c) { c.model.hidden = 48; }, "do not divide into 8 shards of a multiple of 4096");
+  expect([](Config& c) { c.model.family = "gpt_oss"; }, "does not support experts with biases");
 }

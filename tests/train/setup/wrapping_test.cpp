@@ -70,6 +70,30 @@ TEST_CASE("attention and MLP by themselves are 64 units of a Mistral, with the n
   CHECK(w.role("model.layers.3.mlp").layers == 1);
 }
 
+TEST_CASE("the experts of a block are a unit of their own, which expert ranks divide") {
+  const ModelConfig mixture{.family = "qwen2_moe",
+                            .layers = 2,
+                            .hidden = 32,
+                            .heads = 2,
+                            .ffn = 48,
+                            .vocab = 31,
+                            .experts = 4,
+                            .experts_per_token = 2,
+                            .expert_ffn = 16,
+                            .shared_ffn = 8,
+                            .dense_blocks = {1}};
+  for (const WrapPolicy policy : {WrapPolicy::block, WrapPolicy::attention_mlp}) {
+    CAPTURE(policy);
+    const Wrapped w(mixture, {.policy = policy, .expert_ranks = 2});
+    const std::string experts = "model.layers.0.mlp.experts";
+    CHECK(w.size(experts) == 4 * 3 * 16 * 32);
+    CHECK(w.role(experts).parts == 2);
+    for (const UnitRole& role : w.wrapping.roles()) CHECK((role.parts == 1 || role.name == experts));
+    for (const ParamSpec& spec : w.wrapping.units()[w.index(experts)].specs())
+      CHECK(spec.name.starts_with(experts + "."));
+  }
+}
+
 TEST_CASE("every parameter of the model is in exactly one unit") {
   const auto check_places = [](const Wrapped& w) {
     std::map<std::string, int> seen;
