@@ -240,7 +240,7 @@ class HostSegments {
   int64_t shared_end_ = 0;                // where their scratch ends
 };
 
-// As a plan sees it: a product of all rows, as many for each segment.
+// As a plan sees it: a product of all rows, as many for each segment. The shape ends with the segments.
 OpCall call_of(const GroupedProduct& g) {
   const int64_t segments = g.offsets.size() - 1, rows = rows_of(g);
   const int64_t flags = (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + kFlagOwn;
@@ -249,7 +249,7 @@ OpCall call_of(const GroupedProduct& g) {
       g.transpose_a ? std::array{segments * matrices.shape[1], matrices.shape[2], rows / segments}
                     : std::array{rows, g.c.shape[1], g.a.shape[1]};
   return {.name = "grouped_product",
-          .shape = {extents[0], extents[1], extents[2], flags},
+          .shape = {extents[0], extents[1], extents[2], flags, segments},
           .dtype = g.a.dtype,
           .flops = flops(g),
           .bytes = min_bytes(g)};

@@ -66,6 +66,20 @@ Candidates with_strategies(const Candidate& c, int ranks, const Cluster& cluster
   return all;
 }
 
+// The ranks of a node that can divide the experts.
+Candidates with_expert_ranks(const Candidate& c, int ranks, const Cluster& cluster, int64_t experts) {
+  Candidates all{c};
+  const ParallelConfig& given = c.config.parallel;
+  const bool hybrid = given.strategy == Strategy::hybrid;
+  if (!hybrid && given.strategy != Strategy::full_shard) return all;
+  const int64_t group = hybrid ? given.group_size : ranks / given.stages;
+  for (int64_t n = 1; n <= std::min<int64_t>(group, cluster.node_gpus); n *= 2)
+    if (n != given.expert_ranks && group % n == 0 && experts % n == 0 && experts > 0)
+      all.push_back(
+          changed(c, str("--parallel.expert_ranks=", n), [&](Config& x) { x.parallel.expert_ranks = n; }));
+  return all;
+}
+
 Candidates with_recomputation(const Candidate& c) {
   Candidates all{c};
   for (const Recompute recompute :
@@ -152,10 +166,12 @@ Candidates with_stored_activations(const Candidate& c) {
 
 }  // namespace
 
-Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope) {
+Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope,
+                         int64_t experts) {
   Candidates all{{config, {}}};
   if (scope == SearchScope::all) all = each(all, [&](const Candidate& c) { return with_stages(c, ranks); });
   all = each(all, [&](const Candidate& c) { return with_strategies(c, ranks, cluster); });
+  all = each(all, [&](const Candidate& c) { return with_expert_ranks(c, ranks, cluster, experts); });
   all = each(all, with_recomputation);
   all = each(all, [&](const Candidate& c) { return with_batches(c, ranks, scope); });
   if (scope == SearchScope::all)

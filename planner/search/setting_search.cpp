@@ -62,6 +62,7 @@ class Search {
   Search(const Config& config, int ranks, const Cluster& cluster, SearchScope scope)
       : ranks_(ranks), cluster_(cluster), scope_(scope), given_(set_up(config, ranks, {}, Purpose::plan)) {}
 
+  const RunSetup& given() const { return given_; }
   // Plans these candidates and adds them. Impossible ones are marked as refused.
   void plan(const Candidates& candidates) {
     const size_t before = all_.size();
@@ -270,7 +271,7 @@ LargestPlan plan_largest(const RunSetup& setup) {
 
 SearchResult search_settings(const Config& config, int ranks, const Cluster& cluster, SearchScope scope) {
   Search search(config, ranks, cluster, scope);
-  search.plan(candidates_of(config, ranks, cluster, scope));
+  search.plan(candidates_of(config, ranks, cluster, scope, search.given().model.experts));
   search.simulate();
   if (scope != SearchScope::same_results) {
     search.plan(search.smaller());

@@ -34,7 +34,9 @@ enum class SearchScope {
   all,           // all of these, and pipeline stages, reductions, schedules and prefetching
 };
 
-Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope);
+// `experts` are those of the model.
+Candidates candidates_of(const Config& config, int ranks, const Cluster& cluster, SearchScope scope,
+                         int64_t experts = 0);
 // Variants of the candidate with moments that take less device memory, with shorter chunks of the head and,
 // if `offload`, with offload.
 Candidates with_less_memory(const Candidate& candidate, bool offload);

@@ -41,6 +41,7 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
           {"sums over ranks", p.reductions,
            !native ? "--parallel.reduction=native sums on the way, with other bits"
                    : larger + " sums half as often"},
+          {"tokens of experts", p.experts, "--parallel.expert_ranks=1 gathers the experts instead"},
           {"other stages", p.stages, "more micro-batches, or --parallel.schedule=interleaved"},
           {"copies", p.copies, "no offload and no paging, if it fits"},
           {"the host's updates", p.host, "no offload, if it fits"},

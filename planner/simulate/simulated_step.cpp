@@ -33,6 +33,7 @@ StepParts parts_of(const StepRow& row, const std::vector<ReplayTimes>& times) {
       parts.launches += std::max(0.0, begin - last);
       double& part = item.use == Use::host                                    ? parts.host
                      : item.use == Use::to_device || item.use == Use::to_host ? parts.copies
+                     : row.parts[i] == StepPart::experts                      ? parts.experts
                      : item.use == Use::links || item.use == Use::network     ? parts.reductions
                      : row.parts[i] == StepPart::update                       ? parts.update
                      : row.parts[i] == StepPart::products                     ? parts.products
@@ -53,8 +54,8 @@ double work_of(const StepParts& parts) {
 StepParts extended(const StepParts& a, const StepParts& b, double factor) {
   StepParts sum;
   for (const auto part : {&StepParts::products, &StepParts::attention, &StepParts::others, &StepParts::update,
-                          &StepParts::gathers, &StepParts::reductions, &StepParts::stages, &StepParts::copies,
-                          &StepParts::host, &StepParts::launches})
+                          &StepParts::gathers, &StepParts::reductions, &StepParts::experts,
+                          &StepParts::stages, &StepParts::copies, &StepParts::host, &StepParts::launches})
     sum.*part = std::max(0.0, a.*part + factor * (b.*part - a.*part));
   return sum;
 }
@@ -104,7 +105,8 @@ double slowest_of(double n, double u) { return upper_quantile(-std::expm1(std::l
 }  // namespace
 
 double StepParts::sum() const {
-  return products + attention + others + update + gathers + reductions + stages + copies + host + launches;
+  return products + attention + others + update + gathers + reductions + experts + stages + copies + host +
+         launches;
 }
 
 SimulatedStep simulate_step(const RunSetup& setup, const Cluster& cluster, const OpProfile& profile) {

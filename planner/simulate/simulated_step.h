@@ -15,9 +15,9 @@ namespace flatshard {
 // The parts of a step on the compute stream of the slowest stage.
 struct StepParts {
   double products = 0, attention = 0, others = 0, update = 0;  // seconds of work
-  // Seconds of waits for gathered parameters, sums over ranks, other stages, copies from and to the host,
-  // work of the host, and for the host to enqueue work.
-  double gathers = 0, reductions = 0, stages = 0, copies = 0, host = 0, launches = 0;
+  // Seconds of waits for gathered parameters, sums over ranks, tokens of experts, other stages, copies from
+  // and to the host, work of the host, and for the host to enqueue work.
+  double gathers = 0, reductions = 0, experts = 0, stages = 0, copies = 0, host = 0, launches = 0;
 
   double sum() const;
 };

@@ -118,7 +118,9 @@ class RowBuilder {
                      .seconds = time.seconds,
                      .processors = processors_of_exchange(time.on_network),
                      .memory = kMemoryPasses * time.bus_gbps / cluster_.gpu.memory_gbps};
-    if (setup_.pipeline.stages > 1 && (call.peer >= 0 || std::string_view(call.communicator) == "stages")) {
+    const bool of_experts = std::string_view(call.verb) == "exchange_rows";
+    if (setup_.pipeline.stages > 1 && !of_experts &&
+        (call.peer >= 0 || std::string_view(call.communicator) == "stages")) {
       added.kind = ReplayItem::Kind::meeting;
       const bool sends = std::string_view(call.verb) == "send";
       const auto [from, to] = call.peer < 0 ? std::pair(-1, -1)
@@ -127,7 +129,7 @@ class RowBuilder {
       const int count = counts_[{call.communicator, from, to}]++, next = static_cast<int>(meetings_.size());
       added.number = meetings_.try_emplace({call.communicator, from, to, count}, next).first->second;
     }
-    push(row, added);
+    push(row, added, of_experts ? StepPart::experts : StepPart::others);
   }
 
   double processors_of_exchange(bool on_network) const {

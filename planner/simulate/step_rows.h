@@ -15,7 +15,7 @@
 namespace flatshard {
 
 // The kind of work of an item of the compute stream.
-enum class StepPart : uint8_t { products, attention, others, update };
+enum class StepPart : uint8_t { products, attention, others, update, experts };
 
 struct StepRow {
   int rank = 0;

@@ -72,7 +72,7 @@ Members members_among(const std::vector<int>& hosts) {
 }
 
 Members of_level(const Levels& levels, double reach, bool between_hosts) {
-  if (between_hosts) return {.ranks = levels.between(), .on_node = 1, .reach = reach};
+  if (between_hosts) return {.ranks = levels.between(), .on_node = levels.of_place().on_host, .reach = reach};
   return {.ranks = levels.inside,
           .on_node = std::min(levels.inside, levels.on_host),
           .reach = levels.inside > levels.on_host ? reach : 1};
@@ -82,9 +82,9 @@ Members of_level(const Levels& levels, double reach, bool between_hosts) {
 
 Members members_of(const RankLayout& layout, int rank, const ExchangeCall& call) {
   std::string name = call.communicator;
-  constexpr std::string_view kBetween = " between hosts";
-  const bool between = name.ends_with(kBetween);
-  if (between) name.resize(name.size() - kBetween.size());
+  const size_t at = name.find(" between ");  // hosts, or expert groups
+  const bool between = at != std::string::npos;
+  if (between) name.resize(at);
   if (name == "compute" || name == "gather" || name == "reduce" || name == "replicas") {
     const bool replicas = name == "replicas";
     const Members all =
@@ -110,7 +110,7 @@ ExchangeTime exchange_time(const Cluster& cluster, std::string_view verb, double
   if (verb == "all_gather" || verb == "reduce_scatter" || verb == "broadcast")
     return ring(cluster, bytes, members);
   if (verb == "all_to_all") return all_to_all(cluster, bytes, members);
-  check(verb == "send" || verb == "receive", "no model of the exchange ", verb);
+  check(verb == "send" || verb == "receive" || verb == "exchange_rows", "no model of the exchange ", verb);
   return message(cluster, bytes, members);
 }
 

@@ -112,7 +112,8 @@ OpTime published_time(const Cluster& cluster, const OpCall& op, int64_t seq_len,
   double memory_seconds = op.bytes / (memory_rate * kind.share);
   if (is_product(op.name)) {
     seconds += kStartOfProduct - kStartSeconds;
-    const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3]);
+    const double share = product_efficiency(cluster.gpu, op.shape[0], op.shape[1], op.shape[2], op.shape[3],
+                                            std::max<int64_t>(1, op.shape[4]));
     const double products = op.flops / (matrix_rate(cluster, op) * share * profile.products);
     seconds += std::max(products, memory_seconds) + kExposedMemory * std::min(products, memory_seconds);
     return {.seconds = seconds, .processors = 1, .memory = std::min(1.0, op.bytes / (seconds * memory_rate))};
@@ -169,12 +170,14 @@ double least_product_factor(const std::vector<MeasuredOp>& measured) {
 
 double most_of_matrix_peak() { return kLargestProducts; }
 
-double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags) {
+double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags,
+                          int64_t segments) {
   double best = 0;
   const bool own = (flags & kOwn) != 0;
   for (const Tile& tile : own ? std::span<const Tile>(kOwnTiles) : std::span<const Tile>(kTiles)) {
-    const double tiles =
-        std::ceil(static_cast<double>(M) / tile.rows) * std::ceil(static_cast<double>(N) / tile.columns);
+    const auto groups = static_cast<double>(segments);
+    const double tiles = groups * std::ceil(static_cast<double>(M) / groups / tile.rows) *
+                         std::ceil(static_cast<double>(N) / tile.columns);
     const double most_parts = own ? 1 : std::max(1.0, static_cast<double>(K) / kDepthOfPart);
     const double parts = std::clamp(std::floor(gpu.multiprocessors / tiles), 1.0, most_parts);
     const double depth = static_cast<double>(K) / parts,

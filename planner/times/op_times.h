@@ -33,7 +33,9 @@ double work_of(const OpCall& op, int64_t seq_len);
 // The part of the matrix peak that the largest products reach.
 double most_of_matrix_peak();
 // The part of the matrix peak that a product of these extents reaches; `flags` are those of the op "gemm".
-double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags);
+// The rows of a grouped product are in several segments, each of which begins with a tile of its own.
+double product_efficiency(const GpuModel& gpu, int64_t M, int64_t N, int64_t K, int64_t flags,
+                          int64_t segments = 1);
 
 // The work of an attention op on sequences of this length, which replaces the documents of one token with
 // which a plan counts memory.

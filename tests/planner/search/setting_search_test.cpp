@@ -115,6 +115,35 @@ TEST_CASE("a search for the same results changes strategy, recomputation and mic
   }
 }
 
+// Mixtral-8x7B's blocks have 1.4 G parameters of experts.
+TEST_CASE("few tokens are sent to their experts, many wait for the experts' weights") {
+  Config config = small_config();
+  config.run.device = DeviceChoice::cuda;
+  config.model = {.family = "mixtral",
+                  .layers = 2,
+                  .hidden = 4096,
+                  .heads = 32,
+                  .kv_heads = 8,
+                  .ffn = 14336,
+                  .vocab = 4096,
+                  .experts = 8,
+                  .experts_per_token = 2};
+  config.train.total_batch_size = 4;
+  const auto seconds = [&](int64_t expert_ranks, int64_t sequences) {
+    Config c = config;
+    c.parallel.expert_ranks = expert_ranks;
+    c.train.total_batch_size = 4 * sequences;
+    c.train.batch_size_per_device = sequences;
+    return simulated(c, 4).p50;
+  };
+  CHECK(seconds(4, 1) < 0.8 * seconds(1, 1));
+  CHECK(seconds(4, 64) > seconds(1, 64));
+  const SearchResult result = search_settings(config, 4, a100(), SearchScope::usual);
+  REQUIRE(!result.best.empty());
+  CHECK_MESSAGE(result.best.front().arguments.find("--parallel.expert_ranks=4") != std::string::npos,
+                result.best.front().arguments);
+}
+
 TEST_CASE("a change that gains nothing is left out") {
   const SearchResult result = search_settings(small_config(), 4, a100(), SearchScope::all);
   for (const FoundSetting& a : result.best)

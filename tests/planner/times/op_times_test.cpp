@@ -63,3 +63,14 @@ TEST_CASE("a product by the project's kernel has one tile, and its depth is not 
   // tiles.
   CHECK(share(256, 256, 65536, kTransposedB | kFlagOwn) < 0.1 * share(256, 256, 65536, kTransposedB));
 }
+
+TEST_CASE("products of few rows for each expert fill their tiles in part") {
+  const GpuModel gpu = gpu_model("h100-80gb");
+  const auto share = [&](int64_t rows_of_expert) {
+    constexpr int64_t kExperts = 128;
+    return product_efficiency(gpu, kExperts * rows_of_expert, 1536, 2048, 2 | kFlagOwn, kExperts);
+  };
+  CHECK(share(64) == doctest::Approx(share(128) / 2).epsilon(0.02));
+  CHECK(share(160) == doctest::Approx(share(128) * 160 / 256).epsilon(0.02));
+  CHECK(share(1024) == doctest::Approx(share(128)).epsilon(0.05));
+}
