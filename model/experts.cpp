@@ -91,7 +91,7 @@ void ExpertMlp::backward(LayerCall& c, const ParamView& p, const GradView& g, co
   const Tensor dweights = c.scratch.alloc(DType::f32, weights_.shape),
                d_rows = c.scratch.alloc(c.dtype, {rows_.size(), hidden_});
   if (c.expert_exchange)
-    compute_backward_on_peers(c, p, dx.empty() ? Tensor{} : d_rows, dweights, dy, x);
+    compute_backward_on_peers(c, p, g, d_rows, dweights, dy, x, !dx.empty());
   else
     compute_backward(c, p, g, d_rows, dweights, dy, x, !dx.empty());
   if (!dx.empty())
@@ -233,27 +233,6 @@ std::optional<FourBitFormat> format_of(const ModelConfig& config, const std::vec
   return format(first);
 }
 
-// The matrices of a layer of all experts, stored as (in, out).
-ExpertMatrices declare_transposed(ParamList& params, const ExpertLayer& layer,
-                                  const std::optional<FourBitFormat>& format, const Init& init,
-                                  double share) {
-  const int64_t experts = std::ssize(layer.paths);
-  const Shape shape{experts, layer.in, layer.out};
-  std::vector<QuantizedParams> parts;
-  std::vector<ParamId> ids;
-  for (const std::string& path : layer.paths)
-    if (format)
-      parts.emplace_back(params, path, FourBitWeight{*format, layer.in, layer.out}, init, share);
-    else
-      ids.push_back(params.add({.name = path + ".weight",
-                                .shape = {layer.in, layer.out},
-                                .init = init,
-                                .joined = !ids.empty(),
-                                .share = share}));
-  return format ? ExpertMatrices(std::move(parts), shape, true)
-                : ExpertMatrices(std::move(ids), shape, layer.in * layer.out, true);
-}
-
 LinearSpec router_layer(const ModelConfig& config, int64_t layer) {
   return {prefix(config, layer) + param_names(config.family).router, config.hidden, config.experts,
           config.linear_bias};
@@ -267,6 +246,7 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
       per_token_(config.experts_per_token),
       ffn_(config.expert_ffn),
       hidden_(config.hidden),
+      share_(static_cast<double>(per_token_) / static_cast<double>(count_)),
       rule_{.sigmoid = config.sigmoid_router,
             .normalized = *config.norm_topk,
             .groups = config.expert_groups,
@@ -289,18 +269,52 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
   declare_shared(params, config);
 }
 
+// The last layer is down, the others make up gate and up. Expert follows expert. With `transposed` the
+// matrices are stored as (in, out).
+void ExpertMlp::declare_matrices(ParamList& params, const ModelConfig& config,
+                                 const std::vector<ExpertLayer>& layers, bool transposed) {
+  const Init init = Init::normal(0.02f), last = Init::normal(init_std_to_stream(config));
+  const std::optional<FourBitFormat> format = format_of(config, layers);
+  const auto shape_of = [&](int64_t in, int64_t out) {
+    return transposed ? Shape{count_, in, out} : Shape{count_, out, in};
+  };
+  const Shape gate_up = shape_of(hidden_, 2 * ffn_), down = shape_of(ffn_, hidden_);
+  std::vector<ParamId> of_gate_up, of_down;
+  std::vector<QuantizedParams> quantized_gate_up, quantized_down;
+  for (size_t e = 0; e < static_cast<size_t>(count_); ++e)
+    for (const ExpertLayer& layer : layers) {
+      const bool is_down = &layer == &layers.back();
+      const Shape shape = transposed ? Shape{layer.in, layer.out} : Shape{layer.out, layer.in};
+      const Init& values = is_down ? last : init;
+      if (format) {
+        (is_down ? quantized_down : quantized_gate_up)
+            .emplace_back(params, layer.paths[e], FourBitWeight{*format, shape[0], shape[1]}, values, share_);
+        continue;
+      }
+      (is_down ? of_down : of_gate_up)
+          .push_back(params.add({.name = layer.paths[e] + ".weight",
+                                 .shape = shape,
+                                 .init = values,
+                                 .joined = !of_gate_up.empty(),
+                                 .share = share_}));
+    }
+  const int64_t between = 3 * ffn_ * hidden_;
+  gate_up_ = format ? ExpertMatrices(std::move(quantized_gate_up), gate_up, transposed)
+                    : ExpertMatrices(std::move(of_gate_up), gate_up, between, transposed);
+  down_ = format ? ExpertMatrices(std::move(quantized_down), down, transposed)
+                 : ExpertMatrices(std::move(of_down), down, between, transposed);
+}
+
 void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
-  const ExpertLayer up = expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
-                    down = expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_);
-  for (const ExpertLayer* const layer : {&up, &down})
-    for (const std::string& path : layer->paths)
+  const std::vector<ExpertLayer> layers{
+      expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
+      expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
+  for (const ExpertLayer& layer : layers)
+    for (const std::string& path : layer.paths)
       check(!config.adapters.contains(path), "lora.targets: ", path, ": experts of ", config.family,
             " cannot have adapters: name only layers of attention");
-  const double share = static_cast<double>(per_token_) / static_cast<double>(count_);
-  const std::optional<FourBitFormat> format = format_of(config, {up, down});
-  gate_up_ = declare_transposed(params, up, format, Init::normal(0.02f), share);
-  down_ = declare_transposed(params, down, format, Init::normal(init_std_to_stream(config)), share);
+  declare_matrices(params, config, layers, true);
   const auto biases = [&](const std::string& name, int64_t width) {
     return params.add({.name = prefix(config, layer_) + name,
                        .shape = {count_, width},
@@ -314,41 +328,12 @@ void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config
 
 void ExpertMlp::declare_experts(ParamList& params, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
-  const auto layer_of = [&](const std::string& name, int64_t column, int64_t in, int64_t out) {
-    return expert_layer(config, layer_, name, column, in, out);
-  };
-  const std::vector<ExpertLayer> layers{layer_of(names.expert_gate, 0, hidden_, ffn_),
-                                        layer_of(names.expert_up, ffn_, hidden_, ffn_),
-                                        layer_of(names.expert_down, 0, ffn_, hidden_)};
-  const Init init = Init::normal(0.02f), last = Init::normal(init_std_to_stream(config));
-  const double share = static_cast<double>(per_token_) / static_cast<double>(count_);
-  const std::optional<FourBitFormat> format = format_of(config, layers);
-  const Shape gate_up{count_, 2 * ffn_, hidden_}, down{count_, hidden_, ffn_};
-  std::vector<ParamId> of_gate_up, of_down;
-  std::vector<QuantizedParams> quantized_gate_up, quantized_down;
-  for (size_t e = 0; e < static_cast<size_t>(count_); ++e)
-    for (const ExpertLayer& layer : layers) {
-      const bool is_down = &layer == &layers.back();
-      const Init& values = is_down ? last : init;
-      if (format) {
-        (is_down ? quantized_down : quantized_gate_up)
-            .emplace_back(params, layer.paths[e], FourBitWeight{*format, layer.out, layer.in}, values, share);
-        continue;
-      }
-      (is_down ? of_down : of_gate_up)
-          .push_back(params.add({.name = layer.paths[e] + ".weight",
-                                 .shape = {layer.out, layer.in},
-                                 .init = values,
-                                 .joined = !of_gate_up.empty(),
-                                 .share = share}));
-    }
-  const int64_t between = 3 * ffn_ * hidden_;
-  gate_up_ = format ? ExpertMatrices(std::move(quantized_gate_up), gate_up)
-                    : ExpertMatrices(std::move(of_gate_up), gate_up, between);
-  down_ = format ? ExpertMatrices(std::move(quantized_down), down)
-                 : ExpertMatrices(std::move(of_down), down, between);
-  gate_up_adapter_ = ExpertAdapter(params, config, {layers[0], layers[1]}, share);
-  down_adapter_ = ExpertAdapter(params, config, {layers[2]}, share);
+  const std::vector<ExpertLayer> layers{expert_layer(config, layer_, names.expert_gate, 0, hidden_, ffn_),
+                                        expert_layer(config, layer_, names.expert_up, ffn_, hidden_, ffn_),
+                                        expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
+  declare_matrices(params, config, layers, false);
+  gate_up_adapter_ = ExpertAdapter(params, config, {layers[0], layers[1]}, share_);
+  down_adapter_ = ExpertAdapter(params, config, {layers[2]}, share_);
 }
 
 void ExpertMlp::declare_shared(ParamList& params, const ModelConfig& config) {

@@ -45,6 +45,8 @@ class ExpertMlp {
   Linear& reader() { return router_; }
 
  private:
+  void declare_matrices(ParamList& params, const ModelConfig& config, const std::vector<ExpertLayer>& layers,
+                        bool transposed);
   void declare_experts(ParamList& params, const ModelConfig& config);
   void declare_interleaved(ParamList& params, const ModelConfig& config);
   void declare_shared(ParamList& params, const ModelConfig& config);
@@ -55,13 +57,15 @@ class ExpertMlp {
   void compute_backward(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& d_rows,
                         const Tensor& dweights, const Tensor& dy, const Rows& x, bool input_gradient);
 
-  // experts_on_peers.cpp: steps 3 to 5 by the ranks that own the experts. An empty d_rows is not wanted.
+  // experts_on_peers.cpp: the same by the ranks that own the experts.
   class Round;
   void compute_on_peers(LayerCall& c, const ParamView& p, const Tensor& o, const Rows& x) const;
-  void compute_backward_on_peers(LayerCall& c, const ParamView& p, const Tensor& d_rows,
-                                 const Tensor& dweights, const Tensor& dy, const Rows& x) const;
+  void compute_backward_on_peers(LayerCall& c, const ParamView& p, const GradView& g, const Tensor& d_rows,
+                                 const Tensor& dweights, const Tensor& dy, const Rows& x,
+                                 bool input_gradient) const;
   void activate(LayerCall& c, const ParamView& p, const Round& round, const Tensor& a, const Tensor& up,
                 const Tensor& rows, int64_t tokens) const;
+  Tensor own_biases(const LayerCall& c, const Tensor& of_all) const;
 
   ExpertSegments segments(int64_t most_rows) const { return {.offsets = offsets_, .most_rows = most_rows}; }
   // The same, of rows of tokens.
@@ -90,6 +94,7 @@ class ExpertMlp {
   static Tensor rounded(LayerCall& c, const Tensor& gradient);
 
   int64_t layer_, count_, per_token_, ffn_, hidden_;
+  double share_;  // of the tokens that an expert gets
   RouteRule rule_;
   Activation activation_;
   Linear router_;

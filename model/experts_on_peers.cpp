@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "kernels/expert_bias.h"
 #include "kernels/expert_rows.h"
 #include "kernels/gather_rows.h"
 #include "kernels/grouped_product.h"
 #include "model/expert_exchange.h"
 #include "model/experts.h"
+#include "runtime/memory.h"
 
 namespace flatshard {
 
@@ -77,6 +79,22 @@ class ExpertMlp::Round {
     ranks_.exchange(c_.stream, own, computed, count_, peer_);
     return own;
   }
+  // Adds the biases of the experts here to their rows, and the sums of rows that are their gradients.
+  void add_bias(const Tensor& x, const Tensor& bias) const {
+    add_expert_bias(c_.stream, {.x = x, .bias = bias, .offsets = offsets_, .rows = used_});
+  }
+  Tensor bias_gradient(const Tensor& dx) const {
+    const Tensor sums = c_.scratch.alloc(DType::f32, {offsets_.size() - 1, dx.shape[1]});
+    expert_bias_backward(c_.stream, {.dbias = sums, .dx = dx, .offsets = offsets_, .rows = used_});
+    return sums;
+  }
+  // Sends a tensor as a whole, and returns the peer's.
+  Tensor exchanged(const Tensor& t) const {
+    if (peer_ == ranks_.place()) return t;
+    const Tensor received = c_.scratch.alloc(t.dtype, t.shape);
+    ranks_.exchange(c_.stream, received, t, {}, peer_);
+    return received;
+  }
   // A tensor for the rows that are computed here.
   Tensor alloc(int64_t columns) const { return alloc(columns, c_.dtype); }
   Tensor alloc(int64_t columns, DType dtype) const {
@@ -99,14 +117,24 @@ class ExpertMlp::Round {
   Tensor offsets_, used_, count_;  // of the peer's rows
 };
 
+// The part of the experts here in the biases of all.
+Tensor ExpertMlp::own_biases(const LayerCall& c, const Tensor& of_all) const {
+  const int64_t experts = count_ / c.expert_exchange->size(), first = c.expert_exchange->place() * experts;
+  return of_all.slice(first, first + experts);
+}
+
 // Steps 3 and 4 for the rows of a peer, whose micro-batch has as many tokens.
 void ExpertMlp::activate(LayerCall& c, const ParamView& p, const Round& round, const Tensor& a,
                          const Tensor& up, const Tensor& rows, int64_t tokens) const {
+  const ProductEnd activation = activation_.forward(a, up);
   GroupedProduct product = round.product(up, rows);
   product.transpose_b = true;
   product.most_rows = tokens;
-  product.end = activation_.forward(a, up);
+  if (!gate_up_bias_) product.end = activation;
   gate_up_.multiply(c, p, product);
+  if (!gate_up_bias_) return;
+  round.add_bias(up, own_biases(c, p[*gate_up_bias_]));
+  run(c.stream, activation);
 }
 
 void ExpertMlp::compute_on_peers(LayerCall& c, const ParamView& p, const Tensor& o, const Rows& x) const {
@@ -122,14 +150,23 @@ void ExpertMlp::compute_on_peers(LayerCall& c, const ParamView& p, const Tensor&
     down.transpose_b = true;
     down.most_rows = x.count();
     down_.multiply(c, p, down);
+    if (down_bias_) round.add_bias(of_rows, own_biases(c, p[*down_bias_]));
     scatter_rows(c.stream, {.y = o, .x = round.returned(own, of_rows), .index = round.places()});
   }
 }
 
-void ExpertMlp::compute_backward_on_peers(LayerCall& c, const ParamView& p, const Tensor& d_rows,
-                                          const Tensor& dweights, const Tensor& dy, const Rows& x) const {
+// The gradient of down's bias needs no peer, and is the first part of dweights.
+void ExpertMlp::compute_backward_on_peers(LayerCall& c, const ParamView& p, const GradView& g,
+                                          const Tensor& d_rows, const Tensor& dweights, const Tensor& dy,
+                                          const Rows& x, bool input_gradient) const {
   const Tensor weights = weights_.view({weights_.size(), 1}), dchoices = dweights.view(weights.shape);
   zero(c.stream, dweights);  // of choices without a row
+  if (down_bias_) {
+    gather_rows(c.stream, {.y = d_rows, .x = dy, .index = rows_});
+    bias_backward(c, p, g, d_rows, down_bias_, dweights);
+  }
+  const Tensor dbias = gate_up_bias_ ? g[*gate_up_bias_] : Tensor{};
+  const bool adds = !dbias.empty() && g.accumulates(*gate_up_bias_);
   c.expert_exchange->begin(c.stream, offsets_);
   for (int number = 0; number < c.expert_exchange->size(); ++number) {
     const ArenaScope scope(c.scratch);
@@ -139,17 +176,24 @@ void ExpertMlp::compute_backward_on_peers(LayerCall& c, const ParamView& p, cons
                  d_o = round.arrived(own_d_o), up = round.alloc(2 * ffn_), a = round.alloc(ffn_),
                  da = round.alloc(ffn_), d_up = round.alloc(2 * ffn_),
                  d_row_weights = round.alloc(1, DType::f32);
-    const GradView g = c.expert_exchange->gradients(c.stream, round.peer());
+    const GradView of_peer = c.expert_exchange->gradients(c.stream, round.peer());
     activate(c, p, round, a, up, rows, x.count());
     // 6 and 5: as if all weights were 1; then da and a are multiplied by them.
     down_.multiply(c, p, round.product(da, d_o));
     weigh_rows(c.stream, {.dweights = d_row_weights, .da = da, .a = a, .places = {}, .weights = row_weights});
-    down_.add_gradient(c, g, round.gradient(d_o, a));
-    run(c.stream, activation_.backward(d_up, da, up));        // 4
-    gate_up_.add_gradient(c, g, round.gradient(d_up, rows));  // 3
-    scatter_rows(c.stream,
-                 {.y = dchoices, .x = round.returned(own_weights, d_row_weights), .index = round.choices()});
-    if (d_rows.empty()) continue;
+    down_.add_gradient(c, of_peer, round.gradient(d_o, a));
+    run(c.stream, activation_.backward(d_up, da, up));              // 4
+    gate_up_.add_gradient(c, of_peer, round.gradient(d_up, rows));  // 3
+    if (!dbias.empty()) {
+      const Tensor sums = round.exchanged(round.bias_gradient(d_up));
+      const Tensor part = dbias.slice(round.peer() * sums.shape[0], (round.peer() + 1) * sums.shape[0]);
+      adds ? add(c.stream, {.y = part, .a = part, .b = sums}) : copy(c.stream, part, sums);
+    }
+    scatter_rows(c.stream, {.y = dchoices,
+                            .x = round.returned(own_weights, d_row_weights),
+                            .index = round.choices(),
+                            .add = down_bias_.has_value()});
+    if (!input_gradient) continue;
     gate_up_.multiply(c, p, round.product(d_o, d_up));
     scatter_rows(c.stream, {.y = d_rows, .x = round.returned(own_d_o, d_o), .index = round.places()});
   }

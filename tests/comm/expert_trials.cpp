@@ -8,7 +8,8 @@ namespace {
 
 // All that decides the bits.
 Config subject(Dice& dice, int64_t number) {
-  const std::vector<std::string> families{"mixtral", "qwen2_moe", "glm4_moe", "granitemoe", "olmoe"};
+  const std::vector<std::string> families{"mixtral",    "qwen2_moe", "glm4_moe",
+                                          "granitemoe", "olmoe",     "gpt_oss"};
   Config c = expert_config(families[static_cast<size_t>(number) % families.size()]);
   c.model.experts_per_token = dice.of<int64_t>({1, 2, 3});
   c.precision.compute = dice.one_in(2) ? Precision::bf16 : Precision::fp32;
@@ -20,13 +21,14 @@ Config subject(Dice& dice, int64_t number) {
   c.train.lane_size = dice.of<int64_t>({1, 1, 2});
   c.train.batch_size_per_device = dice.one_in(3) ? 1 : c.train.lane_size;  // else a lane spans two steps
   if (dice.one_in(3)) c.optimizer.kind = *optimizer_named("adamw8bit");
+  if (dice.one_in(3)) c.parallel.wrap = WrapPolicy::attention_mlp;  // the norm is summed by unit
   return c;
 }
 
 // What changes no bits. Returns its name.
 std::string divide(Config& c, Dice& dice, int ranks) {
   ParallelConfig& p = c.parallel;
-  p.stages = ranks > 2 && dice.one_in(4) ? 2 : 1;
+  p.stages = ranks > 2 && p.wrap == WrapPolicy::block && dice.one_in(4) ? 2 : 1;
   const int64_t data_ranks = ranks / p.stages, lane = c.train.lane_size;
   std::vector<int64_t> at_once{1};
   for (const int64_t n : {2, 4})
@@ -47,10 +49,8 @@ std::string divide(Config& c, Dice& dice, int ranks) {
   p.backward_prefetch =
       dice.of<BackwardPrefetch>({BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post});
   p.depth = dice.of<int64_t>({1, 2});
-  if (p.stages == 1 && c.optimizer.kind.row == optimizer_kinds().data() && dice.one_in(2))
-    p.wrap = WrapPolicy::attention_mlp;
   return str(p.expert_ranks, " expert ranks, ", p.stages, p.stages > 1 ? " stages, " : " stage, ", lanes,
-             " lanes at a time, recompute ", c.train.recompute, ", ", p.strategy, " in units of ", p.wrap,
+             " lanes at a time, recompute ", c.train.recompute, ", ", p.strategy,
              p.offload ? ", offloaded" : "", ", depth ", p.depth);
 }
 
@@ -68,6 +68,7 @@ Config expert_config(const std::string& family) {
              .experts = 8,
              .experts_per_token = 2};
   if (family == "olmoe") c.model.kv_heads = 4;
+  if (family == "gpt_oss") c.model.window = 5;
   if (family == "qwen2_moe") c.model.expert_ffn = 64, c.model.shared_ffn = 48;
   if (family == "glm4_moe") c.model.expert_ffn = 64, c.model.shared_ffn = 64, c.model.dense_blocks = {0};
   return c;
@@ -81,7 +82,8 @@ std::vector<Trial> expert_trials(int ranks, uint64_t seed, int64_t count) {
         .config = subject(of_subject, number), .order = StreamOrder::in_order, .key = "", .name = "plain"};
     const Config& c = trial.config;
     trial.key = str("experts ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute, ' ',
-                    c.optimizer.kind.row->name, ' ', c.model.experts_per_token, " of 8 experts");
+                    c.optimizer.kind.row->name, ' ', c.model.experts_per_token, " of 8 experts, units of ",
+                    c.parallel.wrap);
     if (ranks == 1) trials.push_back(trial);
     trial.name = divide(trial.config, of_division, ranks);
     // Every other stream order waits for messages that no rank has sent yet.

@@ -282,9 +282,6 @@ void check_expert_ranks(const RunSetup& s, Problems& problems) {
                  " needs parallel.accumulation = \"sharded\", not \"", parallel.accumulation, '"');
   problems.check(s.units.wire == DType::f32, key, " needs precision.reduce = \"fp32\", not \"",
                  s.config.precision.reduce, '"');
-  problems.check(!param_names(s.model.family).interleaved_experts(), key,
-                 " does not support experts with biases (model.family = ", s.model.family,
-                 ") yet: remove it");
   const std::string apart = expert_group_on_several_hosts(s);
   problems.check(apart.empty(), key, ": ranks ", apart,
                  " are on several hosts, but divide experts only on one");

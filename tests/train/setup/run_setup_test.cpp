@@ -306,5 +306,4 @@ TEST_CASE("ranks that cannot divide experts are refused, with the reason") {
   expect([](Config& c) { c.lora.rank = 2, c.lora.targets = ".*q_proj"; },
          "trains all experts of a block alike");
   expect([](Config& c) { c.model.hidden = 48; }, "do not divide into 8 shards of a multiple of 4096");
-  expect([](Config& c) { c.model.family = "gpt_oss"; }, "does not support experts with biases");
 }
