@@ -106,19 +106,14 @@ void Communicator::receive(Stream& stream, const Tensor& t, int from, const char
   do_receive(stream, note(stream, "receive", label, t.bytes(), t.dtype, from), t, from);
 }
 
-void Communicator::exchange_rows(Stream& stream, const RowExchange& a, int peer, const char* label) {
-  check_peer("exchange_rows", label, peer);
-  const auto row = [](const Tensor& t) { return t.size() / std::max<int64_t>(1, t.shape[0]); };
-  check(row(a.received) == row(a.sent) && a.received.dtype == a.sent.dtype, "exchange_rows of ", label,
-        ": cannot receive rows of ", a.sent.shape, " of ", a.sent.dtype, " into ", a.received.shape, " of ",
-        a.received.dtype);
-  check(a.count.empty() || (a.count.size() == 1 && a.count.dtype == DType::i32), "exchange_rows of ", label,
-        ": the count is ", a.count.shape, " of ", a.count.dtype, ", must be one i32");
+void Communicator::exchange(Stream& stream, const Tensor& received, const Tensor& sent, int peer,
+                            const char* label) {
+  check_peer("exchange", label, peer);
+  check(received.dtype == sent.dtype, "exchange of ", label, ": cannot receive ", sent.dtype, " as ",
+        received.dtype);
   if (stream.planning()) peers_.to.insert(peer), peers_.from.insert(peer);
-  do_exchange_rows(
-      stream,
-      note(stream, "exchange_rows", label, std::max(a.sent.bytes(), a.received.bytes()), a.sent.dtype, peer),
-      a, peer);
+  const int64_t bytes = std::max(sent.bytes(), received.bytes());
+  do_exchange(stream, note(stream, "exchange", label, bytes, sent.dtype, peer), received, sent, peer);
 }
 
 std::shared_ptr<void> Communicator::register_memory(const Tensor& memory) {

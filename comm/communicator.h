@@ -26,13 +26,6 @@ struct GatherPart {
   Tensor full, shard;
 };
 
-// The tensors of two ranks have rows of the same size along the first dimension. Each sends as many leading
-// rows as its `count` says when the stream runs, or all; the peer's `received` must have space for them.
-struct RowExchange {
-  Tensor received, sent;
-  Tensor count{};  // (1) i32: rows of `sent`; empty: all
-};
-
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -59,9 +52,8 @@ class Communicator {
   // receives.
   void send(Stream& stream, const Tensor& t, int to, const char* label);
   void receive(Stream& stream, const Tensor& t, int from, const char* label);
-  // Two ranks send each other rows. Rows of `received` that the peer does not send are undefined: a back end
-  // that needs to know sizes before the stream runs sends all, and the tensors must then have as many rows.
-  void exchange_rows(Stream& stream, const RowExchange& a, int peer, const char* label);
+  // Two ranks send each other a tensor, of the sizes that both know.
+  void exchange(Stream& stream, const Tensor& received, const Tensor& sent, int peer, const char* label);
 
   // Allocates the host memory that the calls made so far on planning streams need. To be called with the
   // planning arena, and again once it is committed. Back ends that need no memory do nothing.
@@ -108,7 +100,8 @@ class Communicator {
   virtual void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) = 0;
   virtual void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) = 0;
   virtual void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) = 0;
-  virtual void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) = 0;
+  virtual void do_exchange(Stream& stream, const Collective& call, const Tensor& received, const Tensor& sent,
+                           int peer) = 0;
 
   virtual void* do_register(const Tensor&) { return nullptr; }
   virtual void do_deregister(void*) noexcept {}

@@ -118,16 +118,14 @@ class MpiCommunicator : public Communicator {
     });
   }
 
-  // The peer may send fewer rows than there is space for.
-  void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) override {
-    check_host({a.received, a.sent, a.count});
-    run(stream, call, [this, call, a, peer] {
-      const int64_t most = a.sent.shape[0], rows = a.count.empty() ? most : *a.count.as<int32_t>();
-      check(rows >= 0 && rows <= most, describe(call), ": ", rows, " rows to send, must be at most ", most);
-      const Elements in(a.received.bytes()), out(a.sent.slice(0, rows).bytes());
+  void do_exchange(Stream& stream, const Collective& call, const Tensor& received, const Tensor& sent,
+                   int peer) override {
+    check_host({received, sent});
+    run(stream, call, [this, call, received, sent, peer] {
+      const Elements in(received.bytes()), out(sent.bytes());
       MPI_Request requests[2];
-      mpi_check(MPI_Irecv(a.received.data, in.count(), in.type(), peer, kTag, comm_, &requests[0]), call);
-      mpi_check(MPI_Isend(a.sent.data, out.count(), out.type(), peer, kTag, comm_, &requests[1]), call);
+      mpi_check(MPI_Irecv(received.data, in.count(), in.type(), peer, kTag, comm_, &requests[0]), call);
+      mpi_check(MPI_Isend(sent.data, out.count(), out.type(), peer, kTag, comm_, &requests[1]), call);
       for (MPI_Request& request : requests) complete(request);
     });
   }

@@ -288,14 +288,12 @@ class NcclCommunicator : public Communicator {
     });
   }
 
-  // Sends all rows.
-  void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) override {
+  void do_exchange(Stream& stream, const Collective& call, const Tensor& received, const Tensor& sent,
+                   int peer) override {
+    const auto bytes = [](const Tensor& t) { return static_cast<size_t>(t.bytes()); };
     enqueue(stream, call, [&](cudaStream_t on) {
-      const auto bytes = [](const Tensor& t) { return static_cast<size_t>(t.bytes()); };
-      nccl_check(ncclGroupStart(), "ncclGroupStart");
-      nccl_check(ncclSend(a.sent.data, bytes(a.sent), ncclUint8, peer, comm_, on), "ncclSend");
-      nccl_check(ncclRecv(a.received.data, bytes(a.received), ncclUint8, peer, comm_, on), "ncclRecv");
-      nccl_check(ncclGroupEnd(), "ncclGroupEnd");
+      nccl_check(ncclSend(sent.data, bytes(sent), ncclUint8, peer, comm_, on), "ncclSend");
+      nccl_check(ncclRecv(received.data, bytes(received), ncclUint8, peer, comm_, on), "ncclRecv");
     });
   }
 

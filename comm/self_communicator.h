@@ -26,7 +26,7 @@ class SelfCommunicator : public Communicator {
   // There is no peer: check_peer() refuses the call.
   void do_send(Stream&, const Collective&, const Tensor&, int) override {}
   void do_receive(Stream&, const Collective&, const Tensor&, int) override {}
-  void do_exchange_rows(Stream&, const Collective&, const RowExchange&, int) override {}
+  void do_exchange(Stream&, const Collective&, const Tensor&, const Tensor&, int) override {}
 };
 
 }  // namespace flatshard

@@ -66,12 +66,10 @@ class StagedCommunicator : public Communicator {
           [&](const Tensor&, const Tensor& in) { host_->receive(host_stream_, in, from, call.label); });
   }
 
-  void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) override {
-    const int64_t at_count = behind(a.sent) + behind(a.received);
-    const Tensor count = a.count.empty() ? Tensor{} : workspace_for(stream, a.count, at_count);
-    if (!stream.planning() && !count.empty()) copy(stream, count, a.count);
-    stage(stream, a.sent, a.received, [&](const Tensor& out, const Tensor& in) {
-      host_->exchange_rows(host_stream_, {.received = in, .sent = out, .count = count}, peer, call.label);
+  void do_exchange(Stream& stream, const Collective& call, const Tensor& received, const Tensor& sent,
+                   int peer) override {
+    stage(stream, sent, received, [&](const Tensor& out, const Tensor& in) {
+      host_->exchange(host_stream_, in, out, peer, call.label);
     });
   }
 
@@ -131,7 +129,9 @@ class PlanningCommunicator : public Communicator {
   void do_broadcast(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
   void do_send(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
   void do_receive(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
-  void do_exchange_rows(Stream& stream, const Collective&, const RowExchange&, int) override { plan(stream); }
+  void do_exchange(Stream& stream, const Collective&, const Tensor&, const Tensor&, int) override {
+    plan(stream);
+  }
 
   void plan(const Stream& stream) const {
     check(stream.planning(), name(), ": a planning communicator was called on a stream that runs work");

@@ -240,7 +240,8 @@ class HostSegments {
   int64_t shared_end_ = 0;                // where their scratch ends
 };
 
-// As a plan sees it: a product of all rows, as many for each segment. The shape ends with the segments.
+// As a plan sees it: a product of all rows, as many for each segment. The last size is the number of
+// segments.
 OpCall call_of(const GroupedProduct& g) {
   const int64_t segments = g.offsets.size() - 1, rows = rows_of(g);
   const int64_t flags = (g.transpose_a ? 1 : 0) + (g.transpose_b ? 2 : 0) + kFlagOwn;

@@ -29,7 +29,7 @@ void check_route(const char* op, const Args& a) {
         op, ": experts are ", a.experts.dtype, " ", a.experts.shape, ", must be i32 with at most ",
         a.logits.shape[1], " for each of ", a.logits.shape[0], " tokens");
   check_elements(op, "weights", a.weights, DType::f32, a.experts.size());
-  const auto [sigmoid, normalized, groups, top_groups, scale] = a.rule;
+  const auto [sigmoid, normalized, groups, top_groups, scale, in_turn] = a.rule;
   const int64_t E = a.logits.shape[1];
   check(sigmoid || (groups == 1 && scale == 1), op, ": groups and a scale take sigmoid");
   check(groups == 1 ||
@@ -121,8 +121,9 @@ void weigh(const RouteForward& a, const float* logits, const int32_t* chosen, fl
     for (int64_t j = 0; j < k; ++j) weights[j] = p.of(logits[chosen[j]]);
     return;
   }
-  float sum = 0;
-  for (int64_t j = 0; j < k; ++j) sum += weights[j] = exp(splat(logits[chosen[j]] - logits[chosen[0]]))[0];
+  float largest = logits[chosen[0]], sum = 0;
+  for (int64_t j = 1; a.rule.in_turn && j < k; ++j) largest = std::max(largest, logits[chosen[j]]);
+  for (int64_t j = 0; j < k; ++j) sum += weights[j] = exp(splat(logits[chosen[j]] - largest))[0];
   for (int64_t j = 0; j < k; ++j) weights[j] /= sum;
 }
 
@@ -192,7 +193,9 @@ void forward(const RouteForward& a) {
         std::fill_n(weights, k, 0.0f);
         continue;
       }
-      if (a.rule.sigmoid)
+      if (a.rule.in_turn)
+        for (int64_t j = 0; j < k; ++j) chosen[j] = static_cast<int32_t>((row * k + j) % E);
+      else if (a.rule.sigmoid)
         choose_by_sigmoid(a, logits, chosen);
       else
         choose(logits, E, k, chosen, kAny);

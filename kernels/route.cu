@@ -57,7 +57,7 @@ struct Forward {
   const float* bias;       // may be null
   int64_t tokens;
   int E, k, groups, top_groups;
-  bool sigmoid, normalized;
+  bool sigmoid, normalized, in_turn;
   float scale;
 
   // What experts are chosen by.
@@ -111,7 +111,10 @@ __global__ void __launch_bounds__(kThreads, 1) route_forward_kernel(Forward a) {
   const unsigned groups = best_groups(a, logits);
   const int size = a.E / a.groups;
   uint64_t before = ~uint64_t{0};
-  float sum = 0, first = 0;
+  const auto in_turn = [&](int j) { return static_cast<int>((row * a.k + j) % a.E); };
+  float sum = 0, first = 0;  // of the largest logit
+  for (int j = 0; a.in_turn && j < a.k; ++j)
+    first = j == 0 ? logits[in_turn(j)] : fmaxf(first, logits[in_turn(j)]);
   for (int j = 0; j < a.k; ++j) {
     uint64_t best = 0;
     for (int e = lane(); e < a.E; e += kWarp) {
@@ -119,10 +122,11 @@ __global__ void __launch_bounds__(kThreads, 1) route_forward_kernel(Forward a) {
       if (key < before && key > best && (groups >> (e / size) & 1u) != 0) best = key;
     }
     before = warp_max_key(best);
-    const float logit = logits[index_of(before)];
-    if (j == 0) first = logit;
+    const int expert = a.in_turn ? in_turn(j) : index_of(before);
+    const float logit = logits[expert];
+    if (j == 0 && !a.in_turn) first = logit;
     sum += a.sigmoid ? sigmoid(logit) : __expf(logit - first);
-    if (lane() == 0) experts[j] = index_of(before);
+    if (lane() == 0) experts[j] = expert;
   }
   __syncwarp();
   if (a.sigmoid) {
@@ -211,6 +215,7 @@ void route_forward(Stream& stream, const RouteForward& a) {
                           .top_groups = static_cast<int>(a.rule.top_groups),
                           .sigmoid = a.rule.sigmoid,
                           .normalized = a.rule.normalized,
+                          .in_turn = a.rule.in_turn,
                           .scale = a.rule.scale};
   route_forward_kernel<<<blocks_for(arguments.tokens, kTokens), kThreads, 0, native(stream)>>>(arguments);
   check_launch(stream, "route_forward");

@@ -6,7 +6,9 @@
 //   experts   those with the k largest s[e] + bias[e], in the same order; with several groups only experts of
 //             the `top_groups` groups whose two largest sums are largest together, equal ones by index
 //   weights   scale s[e], or with `normalized` scale s[e] / (sum of s of the chosen + 1e-20)
-// Padding (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its logits 0.
+// With `in_turn`, token t goes to experts t k to t k + k - 1 modulo E instead, to measure speed with even
+// loads. Padding (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its
+// logits 0.
 //
 // The gradient of the logits is that of the weights, plus those of two auxiliary losses of all other rows:
 //   balance   sum_e f_e mean p[e], where f_e is the share of rows that e was chosen by, from counts
@@ -24,6 +26,7 @@ struct RouteRule {
   // Only with sigmoid. Groups are equally large, of at least two experts.
   int64_t groups = 1, top_groups = 1;
   float scale = 1;
+  bool in_turn = false;
 };
 inline constexpr int64_t kMostRouteGroups = 32;
 

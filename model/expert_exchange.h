@@ -1,7 +1,7 @@
 #pragma once
 // Expert parallelism: G consecutive ranks, an expert group, divide the experts of each block among them. Each
-// rank computes the experts that it owns, for the tokens of all ranks of its group. It is the other way round
-// with sharded parameters: there the weights of experts are gathered where the tokens are.
+// rank computes the experts that it owns, for the tokens of all ranks of its group. Sharded parameters do the
+// opposite: they gather the weights of experts where the tokens are.
 //
 // The ranks exchange in G rounds of pairs: in round i the rank at place p of its group exchanges with the
 // rank at place p ^ i. A rank sends the rows of its tokens that chose the peer's experts, and gets them back
@@ -29,12 +29,10 @@ class ExpertExchange {
   virtual void begin(Stream& stream, const Tensor& offsets) = 0;
   // The offsets of the rank at a place.
   virtual Tensor offsets(int place) const = 0;
-  // How many rows the rank at a place sends to another: at least a segment's, so that there are some. If the
-  // host does not know it, `most`; a recording counts `expected`.
+  // The rows that the rank at place `from` sends to the one at place `to`, at least a segment's; `most` if
+  // the host does not know them, `expected` in a recording.
   virtual int64_t rows(const Stream& stream, int from, int to, int64_t most, int64_t expected) const = 0;
-  // Exchanges rows with the rank at a place. `count` is of those sent, on the device.
-  virtual void exchange(Stream& stream, const Tensor& received, const Tensor& sent, const Tensor& count,
-                        int peer) = 0;
+  virtual void exchange(Stream& stream, const Tensor& received, const Tensor& sent, int peer) = 0;
   // The gradients of this rank's experts for the tokens of the rank at a place.
   virtual GradView gradients(Stream& stream, int peer) = 0;
 

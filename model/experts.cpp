@@ -62,12 +62,14 @@ void ExpertMlp::route(LayerCall& c, const ParamView& p, const Rows& x) {
   rows_ = c.saved.alloc(DType::i32, {expert_row_count(N * k, count_)});
   places_ = c.saved.alloc(DType::i32, {N, k});
   router_.forward(c, p, logits_, x);
+  RouteRule rule = rule_;
+  rule.in_turn = c.routing.in_turn;
   route_forward(c.stream, {.experts = chosen_,
                            .weights = weights_,
                            .logits = logits_,
                            .targets = c.targets,
                            .bias = router_bias_ ? p[*router_bias_] : Tensor{},
-                           .rule = rule_});
+                           .rule = rule});
   if (!c.routing.choices.empty())
     copy(c.stream, c.routing.choices.slice(layer_, layer_ + 1).view({N, k}), chosen_);
   Tensor counts, step_counts;

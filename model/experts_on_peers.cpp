@@ -22,7 +22,7 @@ class ExpertMlp::Round {
   Round(const ExpertMlp& mlp, LayerCall& c, int number)
       : c_(c), ranks_(*c.expert_exchange), peer_(ranks_.place() ^ number) {
     const int64_t N = mlp.chosen_.shape[0], k = mlp.per_token_, experts = mlp.count_ / ranks_.size(),
-                  expected = expert_row_count(N * k / ranks_.size(), experts);
+                  expected = std::max(expert_row_count(N * k / ranks_.size(), experts), kSegmentRows);
     most_ = expert_row_count(N * std::min(k, experts), experts);
     own_rows_ = ranks_.rows(c.stream, ranks_.place(), peer_, most_, std::min(expected, most_));
     rows_ = ranks_.rows(c.stream, peer_, ranks_.place(), most_, std::min(expected, most_));
@@ -39,7 +39,6 @@ class ExpertMlp::Round {
                            .all_rows = mlp.rows_,
                            .all_places = mlp.places_,
                            .first = peer_ * experts});
-    own_count_ = own_offsets.slice(experts, experts + 1);
     offsets_ = numbers(experts + 1);
     expert_part(c.stream, {.offsets = offsets_,
                            .places = {},
@@ -49,7 +48,6 @@ class ExpertMlp::Round {
                            .all_rows = {},
                            .all_places = {},
                            .first = ranks_.place() * experts});
-    count_ = offsets_.slice(experts, experts + 1);
     used_ = arrived(tokens_);
   }
 
@@ -69,14 +67,14 @@ class ExpertMlp::Round {
     if (peer_ == ranks_.place()) return own;
     const Shape shape = own.shape.rank() == 1 ? Shape{most_} : Shape{most_, own.shape[1]};
     const Tensor rows = c_.scratch.alloc(own.dtype, shape).slice(0, rows_);
-    ranks_.exchange(c_.stream, rows, own, own_count_, peer_);
+    ranks_.exchange(c_.stream, rows, own, peer_);
     return rows;
   }
   // Sends what was computed for the peer's rows, and returns what the peer has computed for this rank's, in
   // the memory of `own`.
   Tensor returned(const Tensor& own, const Tensor& computed) const {
     if (peer_ == ranks_.place()) return computed;
-    ranks_.exchange(c_.stream, own, computed, count_, peer_);
+    ranks_.exchange(c_.stream, own, computed, peer_);
     return own;
   }
   // Adds the biases of the experts here to their rows, and the sums of rows that are their gradients.
@@ -92,7 +90,7 @@ class ExpertMlp::Round {
   Tensor exchanged(const Tensor& t) const {
     if (peer_ == ranks_.place()) return t;
     const Tensor received = c_.scratch.alloc(t.dtype, t.shape);
-    ranks_.exchange(c_.stream, received, t, {}, peer_);
+    ranks_.exchange(c_.stream, received, t, peer_);
     return received;
   }
   // A tensor for the rows that are computed here.
@@ -113,8 +111,8 @@ class ExpertMlp::Round {
   ExpertExchange& ranks_;
   int peer_;
   int64_t most_, own_rows_, rows_;  // the most rows, those of this rank, and those of the peer
-  Tensor tokens_, places_, choices_, own_count_;
-  Tensor offsets_, used_, count_;  // of the peer's rows
+  Tensor tokens_, places_, choices_;
+  Tensor offsets_, used_;  // of the peer's rows
 };
 
 // The part of the experts here in the biases of all.

@@ -59,6 +59,7 @@ struct Routing {
   Tensor losses{};   // (N, 2) f32, to which each block adds those of its rows; empty: not added
   // (blocks, N, k) i32, to which each block copies the experts of its tokens; empty: not copied.
   Tensor choices{};
+  bool in_turn = false;  // tokens go to experts in turn (RouteRule)
 };
 
 struct LayerCall {

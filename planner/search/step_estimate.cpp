@@ -27,7 +27,8 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
   const Config& c = setup.config;
   const bool could_capture =
       setup.ranks() == 1 && setup.device.is_cuda() && setup.why_no_graphs.empty() && !setup.uses_graphs();
-  const bool accumulates = setup.batching.micro_steps > 1, native = c.parallel.reduction == Reduction::native,
+  const bool accumulates = setup.batching.micro_steps > 1,
+             only_sums = c.parallel.reduction == Reduction::native || c.parallel.expert_ranks > 1,
              gathers_again =
                  c.parallel.strategy == Strategy::full_shard || c.parallel.strategy == Strategy::hybrid;
   // The argument for a micro-batch of twice the size or, if a step has only one, for a batch of twice the
@@ -39,8 +40,8 @@ std::vector<NamedPart> waits_in(const StepParts& p, const RunSetup& setup) {
            !accumulates && gathers_again ? "--parallel.strategy=shard_grad_op gathers them once"
                                          : larger + " gathers them half as often"},
           {"sums over ranks", p.reductions,
-           !native ? "--parallel.reduction=native sums on the way, with other bits"
-                   : larger + " sums half as often"},
+           !only_sums ? "--parallel.reduction=native sums on the way, with other bits"
+                      : larger + " sums half as often"},
           {"tokens of experts", p.experts, "--parallel.expert_ranks=1 gathers the experts instead"},
           {"other stages", p.stages, "more micro-batches, or --parallel.schedule=interleaved"},
           {"copies", p.copies, "no offload and no paging, if it fits"},

@@ -118,7 +118,7 @@ class RowBuilder {
                      .seconds = time.seconds,
                      .processors = processors_of_exchange(time.on_network),
                      .memory = kMemoryPasses * time.bus_gbps / cluster_.gpu.memory_gbps};
-    const bool of_experts = std::string_view(call.verb) == "exchange_rows";
+    const bool of_experts = std::string_view(call.verb) == "exchange";
     if (setup_.pipeline.stages > 1 && !of_experts &&
         (call.peer >= 0 || std::string_view(call.communicator) == "stages")) {
       added.kind = ReplayItem::Kind::meeting;

@@ -110,7 +110,7 @@ ExchangeTime exchange_time(const Cluster& cluster, std::string_view verb, double
   if (verb == "all_gather" || verb == "reduce_scatter" || verb == "broadcast")
     return ring(cluster, bytes, members);
   if (verb == "all_to_all") return all_to_all(cluster, bytes, members);
-  check(verb == "send" || verb == "receive" || verb == "exchange_rows", "no model of the exchange ", verb);
+  check(verb == "send" || verb == "receive" || verb == "exchange", "no model of the exchange ", verb);
   return message(cluster, bytes, members);
 }
 

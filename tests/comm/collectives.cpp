@@ -74,22 +74,16 @@ class Trial {
     return holds(received, [&](int64_t i) { return value(last, i); });
   }
 
-  // Pairs of ranks exchange rows of two elements: rank r sends up to r + 1 of them, or all.
-  bool rows(bool all) {
+  // Rank r sends each of its peers r + 1 elements, or as many as a part has.
+  bool exchange() {
     bool held = true;
+    const auto sent_by = [&](int rank) { return std::min<int64_t>(part_, rank + 1); };
     for (int step = 1; step < comm_.size(); ++step) {
       const int peer = comm_.rank() ^ step;
       if (peer >= comm_.size()) continue;
-      const Tensor received = upload(std::vector<float>(static_cast<size_t>(2 * part_), -1)).view({part_, 2}),
-                   sent = upload(mine(2 * part_)).view({part_, 2});
-      auto own = static_cast<int32_t>(std::min<int64_t>(part_, comm_.rank() + 1));
-      memory_.emplace_back(stream_.device(), size_of(DType::i32));
-      const Tensor count{memory_.back().data(), DType::i32, {1}, stream_.device()};
-      copy(stream_, count, {&own, DType::i32, {1}, Device::cpu()});
-      comm_.exchange_rows(stream_, {.received = received, .sent = sent, .count = all ? Tensor{} : count},
-                          peer, "a trial");
-      const Tensor arrived = received.slice(0, all ? part_ : std::min<int64_t>(part_, peer + 1));
-      held = holds(arrived, [&](int64_t i) { return value(peer, i); }) && held;
+      const Tensor received = upload(std::vector<float>(static_cast<size_t>(sent_by(peer)), -1));
+      comm_.exchange(stream_, received, upload(mine(sent_by(comm_.rank()))), peer, "a trial");
+      held = holds(received, [&](int64_t i) { return value(peer, i); }) && held;
     }
     return held;
   }
@@ -178,13 +172,7 @@ constexpr int64_t kParts[] = {1, 3, 128, 4096, 100003};  // ascending
 void plan_workspace(Communicator& comm, Device device, Arena& workspace) {
   StreamSet planning(device, {.planning = true});
   const Tensor whole{nullptr, DType::f32, {comm.size() * *std::rbegin(kParts)}, device};
-  Stream& stream = planning.add("plan");
-  comm.all_to_all(stream, whole, whole, "a plan");
-  const Tensor rows{nullptr, DType::f32, {*std::rbegin(kParts), 2}, device},
-      count{nullptr, DType::i32, {1}, device};
-  if (comm.size() > 1)
-    comm.exchange_rows(stream, {.received = rows, .sent = rows, .count = count}, 1 - std::min(comm.rank(), 1),
-                       "a plan");
+  comm.all_to_all(planning.add("plan"), whole, whole, "a plan");
   comm.reserve_workspace(workspace);
   workspace.commit();
   comm.reserve_workspace(workspace);
@@ -219,7 +207,7 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
         for (const int root : {0, comm->size() - 1})
           expect(trial().broadcast(root), "broadcast", part, groups);
         if (comm->size() % 2 == 0) expect(trial().messages(), "send and receive", part, groups);
-        for (const bool whole : {false, true}) expect(trial().rows(whole), "exchange_rows", part, groups);
+        expect(trial().exchange(), "exchange", part, groups);
         if (transport == Transport::nccl) expect(trial().graph(streams), "a graph", part, groups);
       }
     }

@@ -82,7 +82,7 @@ std::vector<Trial> expert_trials(int ranks, uint64_t seed, int64_t count) {
         .config = subject(of_subject, number), .order = StreamOrder::in_order, .key = "", .name = "plain"};
     const Config& c = trial.config;
     trial.key = str("experts ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute, ' ',
-                    c.optimizer.kind.row->name, ' ', c.model.experts_per_token, " of 8 experts, units of ",
+                    c.optimizer.kind.row->name, ' ', c.model.experts_per_token, " of 8 experts in units of ",
                     c.parallel.wrap);
     if (ranks == 1) trials.push_back(trial);
     trial.name = divide(trial.config, of_division, ranks);

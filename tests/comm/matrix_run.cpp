@@ -235,13 +235,22 @@ std::pair<MatrixRun::Received, MatrixRun::Received> MatrixRun::received_and_stat
   runtime.log_to(&log);
   step(runtime, setup, batches, 1);
   runtime.log_to(nullptr);
-  // In a collective over n ranks, each rank receives (n - 1) / n of the tensor.
+  // In a collective over n ranks, each rank receives (n - 1) / n of the tensor. Tokens of experts are not in
+  // the table.
   const auto received = [&](const std::string& communicator, int ranks) {
-    return sum_of(log, [&](const Collective& c) { return c.communicator == communicator; }).bytes / ranks *
-           (ranks - 1);
+    return sum_of(log,
+                  [&](const Collective& c) {
+                    return c.communicator == communicator && c.label != std::string_view("experts") &&
+                           c.label != std::string_view("rows of experts");
+                  })
+               .bytes /
+           ranks * (ranks - 1);
   };
+  const bool divides = setup.expert_ranks > 1;
   const auto received_by = [&](const std::string& name, const Levels& levels) {
-    return Bytes{received(name, levels.inside), received(name + " between hosts", levels.between())};
+    const std::string between = name + (divides ? " between expert groups" : " between hosts");
+    const Bytes bytes{received(name, levels.inside), received(between, levels.between())};
+    return divides ? Bytes{bytes.all(), 0} : bytes;  // expert groups are on one host
   };
   const RankLevels levels = setup.levels_of(world_.rank());
   const bool two = levels.group.two() || levels.replicas.two();

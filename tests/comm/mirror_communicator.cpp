@@ -31,8 +31,9 @@ void MirrorCommunicator::do_send(Stream& stream, const Collective&, const Tensor
              [this, t] { sent_.append(static_cast<const char*>(t.data), static_cast<size_t>(t.bytes())); });
 }
 
-void MirrorCommunicator::do_exchange_rows(Stream& stream, const Collective&, const RowExchange& a, int) {
-  copy(stream, a.received, a.sent);
+void MirrorCommunicator::do_exchange(Stream& stream, const Collective&, const Tensor& received,
+                                     const Tensor& sent, int) {
+  copy(stream, received, sent);
 }
 
 void MirrorCommunicator::do_receive(Stream& stream, const Collective& call, const Tensor& t, int) {

@@ -24,7 +24,8 @@ class MirrorCommunicator : public Communicator {
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
   void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override;
   void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override;
-  void do_exchange_rows(Stream& stream, const Collective& call, const RowExchange& a, int peer) override;
+  void do_exchange(Stream& stream, const Collective& call, const Tensor& received, const Tensor& sent,
+                   int peer) override;
 
   std::string sent_;
   uint64_t received_ = 0;  // number of messages

@@ -168,6 +168,16 @@ void print_losses(World& world) {
     }
 }
 
+// Runs a config, and compares the bytes that a rank receives with those of the unit table.
+void check_traffic(World& world, MatrixRun& run, const Config& c, const std::string& name) {
+  const auto [received, stated] = run.received_and_stated(c);
+  if (world.rank() == 0)
+    std::cout << "traffic " << name << ": gathered " << received.gathered << ", reduced " << received.reduced
+              << ", norm " << received.norm << std::endl;
+  check(received == stated, name, ": the unit table states ", stated.gathered, ", ", stated.reduced, " and ",
+        stated.norm);
+}
+
 bool traffic_holds(World& world) {
   MatrixRun run(world);
   for (const Strategy strategy :
@@ -180,14 +190,14 @@ bool traffic_holds(World& world) {
         if (strategy == Strategy::hybrid) c.parallel.group_size = std::max(1, world.size() / 2);
         c.parallel.offload = offload;
         c.parallel.host_ranks = of_host;
-        const auto [received, stated] = run.received_and_stated(c);
-        if (world.rank() == 0)
-          std::cout << "traffic " << strategy << (offload ? " offloaded" : "")
-                    << (of_host ? " hosts of 2" : "") << ": gathered " << received.gathered << ", reduced "
-                    << received.reduced << ", norm " << received.norm << std::endl;
-        check(received == stated, strategy, ": the unit table states ", stated.gathered, ", ", stated.reduced,
-              " and ", stated.norm);
+        check_traffic(world, run, c,
+                      str(strategy, offload ? " offloaded" : "", of_host ? " hosts of 2" : ""));
       }
+  for (int expert_ranks = 2; expert_ranks <= world.size(); expert_ranks *= 2) {
+    Config c = expert_config("mixtral");
+    c.parallel.expert_ranks = expert_ranks;
+    check_traffic(world, run, c, str(expert_ranks, " expert ranks"));
+  }
   return true;
 }
 

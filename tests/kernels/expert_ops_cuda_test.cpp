@@ -32,7 +32,7 @@ struct Setting {
   int64_t groups = 0;  // experts are chosen by sigmoid from one of this many groups; 0: by softmax
 
   RouteRule rule() const {
-    if (groups == 0) return {.normalized = flag};
+    if (groups == 0) return {.normalized = flag, .in_turn = N % 7 == 3};
     return {.sigmoid = true,
             .normalized = flag,
             .groups = groups,

@@ -328,6 +328,32 @@ TEST_CASE("rows of experts have the order of their tokens, in segments of whole 
   }
 }
 
+TEST_CASE("in turn, tokens go to the next experts, with the weights of their logits") {
+  StreamSet streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  constexpr int64_t kN = 7, kE = 5, kK = 3;
+  std::vector<float> logits(kN * kE), weights(kN * kK);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * i % 11) / 4;
+  std::vector<int32_t> experts(kN * kK);
+  for (const bool sigmoid : {false, true}) {
+    route_forward(stream, {.experts = tensor_of(experts.data(), {kN, kK}),
+                           .weights = tensor_of(weights.data(), {kN, kK}),
+                           .logits = tensor_of(logits.data(), {kN, kE}),
+                           .rule = {.sigmoid = sigmoid, .normalized = true, .in_turn = true}});
+    stream.sync();
+    for (size_t t = 0; t < kN; ++t) {
+      const auto score = [&](size_t j) {
+        const double logit = static_cast<double>(logits[t * kE + (t * kK + j) % kE]);
+        return sigmoid ? 1 / (1 + std::exp(-logit)) : std::exp(logit);
+      };
+      for (size_t j = 0; j < kK; ++j) {
+        CHECK(experts[t * kK + j] == static_cast<int32_t>((t * kK + j) % kE));
+        CHECK(weights[t * kK + j] == doctest::Approx(score(j) / (score(0) + score(1) + score(2))));
+      }
+    }
+  }
+}
+
 TEST_CASE("a part of the experts has their rows from row 0 on, with their tokens and choices") {
   StreamSet streams(Device::cpu());
   Stream& stream = streams.add("compute");

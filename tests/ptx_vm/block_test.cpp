@@ -1,6 +1,7 @@
 // The launches of a block of a transformer, and the bytes that its kernels move. Widths are an eighth of
 // those of the models, with heads of the same size: neither limit depends on them.
 
+#include "kernels/gemm.h"
 #include "model/lora.h"
 #include "model/quantization.h"
 #include "ptx_vm/ptx_vm.h"
@@ -35,6 +36,7 @@ ModelConfig small(const char* family, int64_t hidden, int64_t heads, int64_t kv_
 }  // namespace
 
 TEST_CASE("a block stays within the launches and the bytes of its family") {
+  use_product_kernels(ProductKernels::cublaslt);
   for (const Limits& most : {Limits{small("llama", 512, 4, 1, 1792), 9, 20},
                              {small("qwen2", 512, 4, 2, 1792), 9, 20},
                              {small("qwen3", 512, 4, 2, 1536), 9, 20},

@@ -98,6 +98,16 @@ TEST_CASE("the loads of experts are those of all ranks") {
   }
 }
 
+TEST_CASE("with run.balanced_routing all experts get as many tokens") {
+  const test::Workshop workshop("expert_turns");
+  const std::vector<StepMetrics> metrics =
+      metrics_of(workshop, 1, "--data.packing=documents --run.balanced_routing=true");
+  for (const StepMetrics& m : metrics) {
+    CHECK(metric(m, "max_load") == 1);
+    CHECK(metric(m, "aux_loss") == doctest::Approx(2));  // the experts of a token
+  }
+}
+
 TEST_CASE("evaluate experts prints the loads of each block, the same on any number of ranks") {
   const test::Workshop workshop = with_base("expert_use");
   const std::string in = "cd " + workshop.file("") + " && ",

@@ -95,6 +95,7 @@ struct RunConfig {
   CudaGraphs cuda_graphs = CudaGraphs::automatic;
   AttentionChoice attention = AttentionChoice::automatic;
   ProductChoice products = ProductChoice::automatic;
+  bool balanced_routing = false;      // tokens go to experts in turn
   std::string tuned_products;         // file of timed algorithms; empty: the heuristics of cuBLASLt
   int64_t spare_multiprocessors = 0;  // multiprocessors of a GPU that matrix products leave free
   std::string resume;                 // "latest", "best", "auto" or a path; empty: start fresh

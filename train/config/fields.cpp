@@ -57,6 +57,10 @@ std::vector<Field> run_fields(RunConfig& run) {
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
        "lacks; results depend on it; empty = cuBLASLt's choice",
        changes, example("\"products.json\"")},
+      {"run.balanced_routing", &run.balanced_routing,
+       "balanced routing for benchmarks: training steps assign tokens to experts in turn and ignore the "
+       "routers; the resulting weights are useless",
+       changes},
       {"run.spare_multiprocessors", &run.spare_multiprocessors,
        "multiprocessors of a GPU that matrix products leave to NCCL, where it transfers in kernels and not "
        "on "

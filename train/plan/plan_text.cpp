@@ -86,7 +86,7 @@ std::string levels_line(const RunSetup& setup) {
                reason.empty() ? "" : str("; ", reason), '\n');
   }
   const RankLevels levels = setup.levels_of(0);
-  if (setup.expert_ranks > 1)
+  if (setup.expert_ranks > 1 && levels.group.two())
     return str("levels    two: ", setup.expert_ranks, " ranks that divide experts exchange, then the ",
                levels.group.between(), " groups of such ranks\n");
   const Levels& two = levels.group.two() ? levels.group : levels.replicas;

@@ -35,7 +35,7 @@ ReductionText describe_reductions(const RunSetup& setup, const RunPlan& in_use, 
       out << "  requires precision.reduce = \"fp32\", not \"" << setup.config.precision.reduce << "\"\n";
       continue;
     }
-    if (way.reduction == Reduction::native && setup.expert_ranks > 1) {
+    if (way.reduction != Reduction::exact && setup.expert_ranks > 1) {
       out << "  requires parallel.expert_ranks = 1, not " << setup.expert_ranks << '\n';
       continue;
     }
@@ -55,7 +55,7 @@ ReductionText describe_reductions(const RunSetup& setup, const RunPlan& in_use, 
 }
 
 int64_t cost_of_exact_sums(const RunSetup& setup, const RunPlan& in_use, int rank) {
-  if (setup.units.reduction != Reduction::exact) return 0;
+  if (setup.units.reduction != Reduction::exact || setup.expert_ranks > 1) return 0;
   return in_use.memory_bytes - plan_with(Reduction::sequential, setup, rank).memory_bytes;
 }
 

@@ -194,6 +194,9 @@ void check_experts(const RunSetup& s, Problems& problems) {
     problems.check(train.router_bias_rate == 0,
                    "train.router_bias_rate has no effect with model.family = ", s.model.family,
                    ", which has no experts: remove it");
+    problems.check(!s.config.run.balanced_routing,
+                   "run.balanced_routing has no effect with model.family = ", s.model.family,
+                   ", which has no experts: remove it");
     return;
   }
   problems.check(train.router_bias_rate == 0 || (s.model.sigmoid_router && s.model.adapters.empty()),
@@ -239,10 +242,11 @@ void check_units_of_experts(const RunSetup& s, Problems& problems) {
     }
     problems.check(
         whole, key, " needs the experts of each block in a unit of their own, but unit \"", role.name,
-        "\" has others: set parallel.wrap = \"block\", and remove experts from parallel.replicate");
-    problems.check(
-        trained, key, " trains all experts of a block alike, but some of ", role.name,
-        " are frozen, have adapters or 4-bit weights, or decay differently: set parallel.expert_ranks = 1");
+        "\" mixes them with other parameters, or holds only some: set parallel.wrap = \"block\", and remove "
+        "experts from parallel.replicate");
+    problems.check(trained, key,
+                   " needs all experts of a block fully trained, with the same weight decay, but some of ",
+                   role.name, " are frozen, have adapters or 4-bit weights, or decay differently: remove it");
     if (!whole || !trained) return;
     if (role.parts == 1) continue;
     const FlatLayout layout = FlatLayout::trainable(params, s.groups.size, s.groups.count());
@@ -250,7 +254,7 @@ void check_units_of_experts(const RunSetup& s, Problems& problems) {
     problems.check(last.begin + last.size == layout.size(), key, ": the ", params.parameter_count(),
                    " parameters of ", role.name, " do not divide into ", s.groups.size,
                    " shards of a multiple of ", FlatLayout::kShardMultiple * s.groups.count(),
-                   ": set parallel.expert_ranks = 1");
+                   ": use fewer ranks, or remove it");
     if (last.begin + last.size != layout.size()) return;
   }
 }
@@ -268,23 +272,26 @@ void check_expert_ranks(const RunSetup& s, Problems& problems) {
     return;
   }
   problems.check(std::has_single_bit(static_cast<uint64_t>(G)), key, " must be a power of two");
-  problems.check(s.model.experts % G == 0, key, " does not divide model.experts = ", s.model.experts);
+  problems.check(s.model.experts % G == 0, key, " does not divide model.experts = ", s.model.experts,
+                 ": use a power of two that does");
   problems.check(s.units.policy.params, key,
                  " needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", not \"",
                  parallel.strategy, '"');
   problems.check(!s.units.policy.params || s.groups.size % G == 0, key, " does not divide the ",
-                 s.groups.size, " ranks that share one copy of the parameters");
+                 s.groups.size, " ranks that share one copy of the parameters: use a power of two that does");
   problems.check(s.units.reduction == Reduction::exact, key,
-                 " needs exact sums: set parallel.reduction = "
-                 "\"exact\", not \"",
-                 parallel.reduction, '"');
+                 " needs exact sums: set parallel.reduction = \"exact\", not \"", parallel.reduction, '"');
   problems.check(s.units.policy.grads || !s.units.policy.params, key,
                  " needs parallel.accumulation = \"sharded\", not \"", parallel.accumulation, '"');
+  problems.check(
+      parallel.levels != LevelChoice::one, key,
+      " makes its ranks exchange first, so that parallel.levels = \"one\" has no effect: remove one "
+      "of them");
   problems.check(s.units.wire == DType::f32, key, " needs precision.reduce = \"fp32\", not \"",
                  s.config.precision.reduce, '"');
   const std::string apart = expert_group_on_several_hosts(s);
   problems.check(apart.empty(), key, ": ranks ", apart,
-                 " are on several hosts, but divide experts only on one");
+                 " span several hosts: set it to at most the ranks of a host");
   if (problems.empty() && s.units_of_model) check_units_of_experts(s, problems);
 }
 

@@ -286,6 +286,10 @@ void set_files(RunSetup& setup, Problems& problems) {
   problems.attempt(
       [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", c.checkpoint.shard_size); });
   problems.attempt([&] { setup.trace = parse_trace_steps(c.run.trace); });
+  if (c.run.balanced_routing)
+    setup.warnings.push_back(
+        "run.balanced_routing = true: training steps assign tokens to experts in turn; the resulting weights "
+        "are useless");
   if (!named_files(c.data.eval).empty() && c.train.eval_every == 0 && !c.train.eval_each_epoch)
     setup.warnings.push_back(
         "data.eval is not used: train.eval_every = 0 and train.eval_each_epoch = false evaluate nothing");

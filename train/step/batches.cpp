@@ -68,7 +68,8 @@ Engine::LayerWork Engine::work_on(const Action& action, int layer, int lane) {
   };
   work.call.routing = {.step_counts = expert_counts_.device,
                        .counts = of_lane(lane_counts_),
-                       .factors = of_lane(routing_factors_.device)};
+                       .factors = of_lane(routing_factors_.device),
+                       .in_turn = setup_.config.run.balanced_routing};
   if (const Tensor& losses = routing_losses_.device; !losses.empty())
     work.call.routing.losses =
         losses.slice(static_cast<int64_t>(at), static_cast<int64_t>(at) + 1).view({losses.shape[1], 2});

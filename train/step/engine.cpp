@@ -46,7 +46,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {
   if (setup.expert_ranks > 1)
-    expert_ranks_.emplace(units_, setup.model.experts, defers_work(streams.options().order), memory.batch,
+    expert_ranks_.emplace(units_, setup.model.experts,
+                          !setup.uses_graphs() && !defers_work(streams.options().order), memory.batch,
                           memory.staging);
   model_.add_layer_sets(buffers_.slots() * static_cast<int>(setup.batching.lanes),
                         [&](int layer) { return setup.pipeline.owns(stage(), layer); });

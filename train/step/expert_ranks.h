@@ -2,9 +2,9 @@
 // The exchange of tokens and experts among the ranks of an expert group (model/expert_exchange.h), over the
 // communicator of the stream that computes.
 //
-// To exchange no more rows than there are, and to compute no more, the host reads how many they are, once
-// for each pass of a layer. It does not while work is captured in a graph, or deferred to test stream orders:
-// then all tensors have the most rows.
+// The host reads the number of rows once for each pass of a layer, so that ranks exchange and compute only
+// the rows in use. It cannot where work is captured in CUDA graphs or deferred to test stream orders; all
+// tensors then have the most rows.
 
 #include "model/expert_exchange.h"
 #include "runtime/arena.h"
@@ -15,8 +15,9 @@ namespace flatshard {
 
 class ExpertRanks : public ExpertExchange {
  public:
-  // `experts` are those of a block. The offsets of all ranks are in `arena`, and on the host in `staging`.
-  ExpertRanks(LayerUnits& units, int64_t experts, bool defers, Arena& arena, Arena& staging);
+  // `experts` are those of a block. If work is captured or deferred, the host `reads` no offsets. Those of
+  // all ranks are in `arena`, and on the host in `staging`.
+  ExpertRanks(LayerUnits& units, int64_t experts, bool reads, Arena& arena, Arena& staging);
 
   // To be called before a backward pass: the layer, and the lane whose gradients it computes.
   void set_lane(int layer, int lane, int64_t micro) { layer_ = layer, lane_ = lane, micro_ = micro; }
@@ -24,8 +25,9 @@ class ExpertRanks : public ExpertExchange {
   void begin(Stream& stream, const Tensor& offsets) override;
   Tensor offsets(int place) const override { return of_rank(offsets_.device, place); }
   int64_t rows(const Stream& stream, int from, int to, int64_t most, int64_t expected) const override;
-  void exchange(Stream& stream, const Tensor& received, const Tensor& sent, const Tensor& count,
-                int peer) override;
+  void exchange(Stream& stream, const Tensor& received, const Tensor& sent, int peer) override {
+    ranks_.exchange(stream, received, sent, peer, "experts");
+  }
   GradView gradients(Stream& stream, int peer) override {
     return units_.grads_of_peer(layer_, stream, peer, lane_, micro_);
   }
@@ -37,8 +39,8 @@ class ExpertRanks : public ExpertExchange {
 
   LayerUnits& units_;
   Communicator& ranks_;
-  bool defers_, known_ = false;  // whether the host knows the offsets of the pass
-  Mirror offsets_;               // (G, E + 1) i32
+  bool reads_, known_ = false;  // whether the host knows the offsets of the pass
+  Mirror offsets_;              // (G, E + 1) i32
   int layer_ = 0, lane_ = 0;
   int64_t micro_ = 0;
 };

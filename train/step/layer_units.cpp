@@ -41,14 +41,13 @@ GradView LayerUnits::grads(int layer, Stream& compute, int lane, int64_t micro) 
 }
 
 GradView LayerUnits::grads_of_peer(int layer, Stream& compute, int place, int lane, int64_t micro) {
-  static Gradient none;  // of parameters outside the experts
   for (const int index : wrapping_.units_of(layer))
     if (unit(index).role().parts > 1) unit(index).grads(compute, lane_in(unit(index), place, lane), micro);
   gradients_of_peer_.clear();
   for (const Wrapping::Place& at : wrapping_.places(layer))
     gradients_of_peer_.push_back(unit(at.unit).role().parts > 1
                                      ? &unit(at.unit).gradients()[static_cast<size_t>(at.id.index)]
-                                     : &none);
+                                     : &no_gradient_);
   return GradView(gradients_of_peer_);
 }
 

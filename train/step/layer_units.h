@@ -47,6 +47,7 @@ class LayerUnits {
   std::vector<ShardedUnit> units_;
   std::vector<Tensor> values_;  // values of the last requested layer; gradients_ likewise
   std::vector<Gradient*> gradients_, gradients_of_peer_;
+  Gradient no_gradient_;  // of a parameter outside the experts, in gradients_of_peer_
 };
 
 }  // namespace flatshard

@@ -63,23 +63,24 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   };
   // A communicator has the color of its first rank.
   const bool in_two_levels = setup.uses_two_levels();
-  const auto make_group = [&](const char* name, const std::vector<int>& members, const Levels& levels) {
+  const auto make_group = [&](const char* name, const char* between, const std::vector<int>& members,
+                              const Levels& levels) {
     const int member = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
     const int place = member % levels.inside, host = member / levels.inside;
     Group made;
     made.inside = make(name, members[static_cast<size_t>(member - place)], place, levels.inside);
     if (in_two_levels)
       made.between =
-          make(intern(str(name, setup.expert_ranks > 1 ? " between expert groups" : " between hosts")),
-               members[static_cast<size_t>(place)], host, levels.between());
+          make(intern(str(name, between)), members[static_cast<size_t>(place)], host, levels.between());
     return made;
   };
   const RankLevels levels = setup.levels_of(rank);
   const std::vector<int> group = setup.group_of(rank);
-  compute = make_group("compute", group, levels.group);
-  gather = make_group("gather", group, levels.group);
-  reduce = make_group("reduce", group, levels.group);
-  replicas = make_group("replicas", setup.replicas_of(rank), levels.replicas);
+  const char* const between = setup.expert_ranks > 1 ? " between expert groups" : " between hosts";
+  compute = make_group("compute", between, group, levels.group);
+  gather = make_group("gather", between, group, levels.group);
+  reduce = make_group("reduce", between, group, levels.group);
+  replicas = make_group("replicas", " between hosts", setup.replicas_of(rank), levels.replicas);
   pipe.emplace(pipeline.stages, pipeline.schedule == PipelineSchedule::interleaved, pipeline.embeds_apart,
                [&](const char* name) { return make(name, data_rank, stage, pipeline.stages); });
 }

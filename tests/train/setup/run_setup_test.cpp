@@ -294,16 +294,17 @@ TEST_CASE("ranks that cannot divide experts are refused, with the reason") {
   expect([](Config& c) { c.parallel.reduction = Reduction::sequential; }, "needs exact sums");
   expect([](Config& c) { c.parallel.accumulation = Accumulation::no_sync; },
          "needs parallel.accumulation = \"sharded\", not \"no_sync\"");
+  expect([](Config& c) { c.parallel.levels = LevelChoice::one; }, "parallel.levels = \"one\" has no effect");
   expect([](Config& c) { c.precision.reduce = Precision::bf16; }, "needs precision.reduce = \"fp32\"");
   expect([](Config& c) { c.parallel.host_ranks = 2; },
-         "ranks 0 to 3 are on several hosts, but divide experts only on one");
+         "ranks 0 to 3 span several hosts: set it to at most the ranks of a host");
   expect([](Config& c) { c.parallel.wrap = WrapPolicy::none; },
-         "needs the experts of each block in a unit of their own, but unit \"model\" has others");
+         "needs the experts of each block in a unit of their own, but unit \"model\" mixes them");
   expect(
       [](Config& c) { c.parallel.replicate = {"*experts.0.*"}; },
-      "needs the experts of each block in a unit of their own, but unit \"replicated, blocks\" has others");
-  expect([](Config& c) { c.trainable = {"*self_attn*"}; }, "trains all experts of a block alike");
+      "needs the experts of each block in a unit of their own, but unit \"replicated, blocks\" mixes them");
+  expect([](Config& c) { c.trainable = {"*self_attn*"}; }, "needs all experts of a block fully trained");
   expect([](Config& c) { c.lora.rank = 2, c.lora.targets = ".*q_proj"; },
-         "trains all experts of a block alike");
+         "needs all experts of a block fully trained");
   expect([](Config& c) { c.model.hidden = 48; }, "do not divide into 8 shards of a multiple of 4096");
 }
