@@ -16,7 +16,7 @@
 namespace flatshard {
 
 // A round of exchanges with one peer, which may be this rank itself. This rank's tokens have rows for the
-// peer's experts, and the peer's have rows for the experts here, which this rank computes.
+// peer's experts, which the peer computes, and the peer's tokens have rows for the experts here.
 class ExpertMlp::Round {
  public:
   Round(const ExpertMlp& mlp, LayerCall& c, int number)
@@ -77,10 +77,11 @@ class ExpertMlp::Round {
     ranks_.exchange(c_.stream, own, computed, peer_);
     return own;
   }
-  // Adds the biases of the experts here to their rows, and the sums of rows that are their gradients.
+  // Adds the biases of the experts here to their rows.
   void add_bias(const Tensor& x, const Tensor& bias) const {
     add_expert_bias(c_.stream, {.x = x, .bias = bias, .offsets = offsets_, .rows = used_});
   }
+  // The gradients of these biases: sums of rows.
   Tensor bias_gradient(const Tensor& dx) const {
     const Tensor sums = c_.scratch.alloc(DType::f32, {offsets_.size() - 1, dx.shape[1]});
     expert_bias_backward(c_.stream, {.dbias = sums, .dx = dx, .offsets = offsets_, .rows = used_});
@@ -98,7 +99,7 @@ class ExpertMlp::Round {
   Tensor alloc(int64_t columns, DType dtype) const {
     return c_.scratch.alloc(dtype, {most_, columns}).slice(0, rows_);
   }
-  // c = a w, or for sums over rows dw = dy^T x, for each expert.
+  // c = a w, and dw = dy^T x, for each of the experts here.
   GroupedProduct product(const Tensor& c, const Tensor& a) const {
     return {.c = c, .a = a, .offsets = offsets_, .used = used_};
   }
@@ -115,13 +116,13 @@ class ExpertMlp::Round {
   Tensor offsets_, used_;  // of the peer's rows
 };
 
-// The part of the experts here in the biases of all.
+// The biases of the experts here, among those of all.
 Tensor ExpertMlp::own_biases(const LayerCall& c, const Tensor& of_all) const {
   const int64_t experts = count_ / c.expert_exchange->size(), first = c.expert_exchange->place() * experts;
   return of_all.slice(first, first + experts);
 }
 
-// Steps 3 and 4 for the rows of a peer, whose micro-batch has as many tokens.
+// Steps 3 and 4 for a peer's rows, whose micro-batch has `tokens` tokens.
 void ExpertMlp::activate(LayerCall& c, const ParamView& p, const Round& round, const Tensor& a,
                          const Tensor& up, const Tensor& rows, int64_t tokens) const {
   const ProductEnd activation = activation_.forward(a, up);

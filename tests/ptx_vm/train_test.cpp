@@ -475,7 +475,7 @@ TEST_CASE("products by the project's kernel give one rank and several the same b
 TEST_CASE("a mixture of experts on CUDA has the CPU's losses and text, and its bits on several ranks") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   if (!kCublasBuilt) return test::skip("a build without cuBLASLt");
-  constexpr int kSteps = 3;
+  constexpr int kSteps = 2;
   Workshop workshop("mixtral", "bf16");
   std::vector<std::string> options{"--model.ffn=64",
                                    "--model.experts=8",
