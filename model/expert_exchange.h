@@ -8,9 +8,9 @@
 // as the experts' outputs; in between it computes the rows that the peer has sent. So memory is planned for
 // the rows of one peer at a time.
 //
-// A peer's rows come in the segments that they have at home (kernels/expert_rows.h), so that products give
-// the same bits as there. The gradients of experts are computed for the lane of each rank apart, and added
-// up in the order of lanes.
+// A peer's rows arrive in the same segments as on the peer (kernels/expert_rows.h), so that products give the
+// same bits as there. The gradients of experts are computed for the lane of each rank apart, and added up in
+// the order of lanes.
 
 #include "runtime/param.h"
 #include "runtime/stream.h"
