@@ -1,7 +1,7 @@
 #include "tests/comm/expert_trials.h"
 
 #include "comm/optimizer_kinds.h"
-#include "tests/fuzz/dice.h"
+#include "tests/comm/drawn_trials.h"
 
 namespace flatshard::test {
 namespace {
@@ -78,20 +78,12 @@ std::vector<Trial> expert_trials(int ranks, uint64_t seed, int64_t count) {
   std::vector<Trial> trials;
   for (int64_t number = 0; number < count; ++number) {
     Dice of_subject(seed, "experts", number), of_division(seed, str("experts on ", ranks), number);
-    Trial trial{
-        .config = subject(of_subject, number), .order = StreamOrder::in_order, .key = "", .name = "plain"};
-    const Config& c = trial.config;
-    trial.key = str("experts ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute, ' ',
-                    c.optimizer.kind.row->name, ' ', c.model.experts_per_token, " of 8 experts in units of ",
-                    c.parallel.wrap);
-    if (ranks == 1) trials.push_back(trial);
-    trial.name = divide(trial.config, of_division, ranks);
-    // Every other stream order waits for messages that no rank has sent yet.
-    trial.order = c.parallel.stages > 1
-                      ? StreamOrder::concurrent
-                      : of_division.of<StreamOrder>(
-                            {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early});
-    trials.push_back(trial);
+    const Config c = subject(of_subject, number);
+    const std::string key = str("experts ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute,
+                                ' ', c.optimizer.kind.row->name, ' ', c.model.experts_per_token,
+                                " of 8 experts in units of ", c.parallel.wrap);
+    add_drawn(trials, c, key, ranks, of_division,
+              [&](Config& config, Dice& dice) { return divide(config, dice, ranks); });
   }
   return trials;
 }

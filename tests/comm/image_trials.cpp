@@ -1,6 +1,6 @@
 #include "tests/comm/image_trials.h"
 
-#include "tests/fuzz/dice.h"
+#include "tests/comm/drawn_trials.h"
 #include "tests/train/image_workshop.h"
 
 namespace flatshard::test {
@@ -62,20 +62,13 @@ std::vector<Trial> image_trials(int ranks, uint64_t seed, int64_t count) {
   std::vector<Trial> trials;
   for (int64_t number = 0; number < count; ++number) {
     Dice of_subject(seed, "subject", number), of_division(seed, str("division ", ranks), number);
-    Trial trial{
-        .config = subject(of_subject, number), .order = StreamOrder::in_order, .key = "", .name = "plain"};
-    const Config& c = trial.config;
-    trial.key = str("images ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute, ' ',
-                    c.data.packing, ' ', c.train.lane_size, 'x', c.data.seq_len, " of ", c.data.max_patches,
-                    " patches", c.trainable == kAll ? "" : " frozen", c.lora.rank > 0 ? " lora" : "");
-    if (ranks == 1) trials.push_back(trial);
-    trial.name = divide(trial.config, of_division, ranks);
-    // Every other stream order waits for messages that no rank has sent yet.
-    trial.order = c.parallel.stages > 1
-                      ? StreamOrder::concurrent
-                      : of_division.of<StreamOrder>(
-                            {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early});
-    trials.push_back(trial);
+    const Config c = subject(of_subject, number);
+    const std::string key =
+        str("images ", seed, '.', number, ' ', c.model.family, ' ', c.precision.compute, ' ', c.data.packing,
+            ' ', c.train.lane_size, 'x', c.data.seq_len, " of ", c.data.max_patches, " patches",
+            c.trainable == kAll ? "" : " frozen", c.lora.rank > 0 ? " lora" : "");
+    add_drawn(trials, c, key, ranks, of_division,
+              [&](Config& config, Dice& dice) { return divide(config, dice, ranks); });
   }
   return trials;
 }
