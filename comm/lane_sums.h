@@ -92,7 +92,7 @@ class LaneSums {
   GradientSlots& gradient_slots_;
   ShardPlacement& shards_;
   bool unsharded_, direct_;
-  int lanes_;                 // of a micro-step, with those of other ranks
+  int lanes_;                 // lanes of a micro-step, those of the expert group's other ranks included
   std::vector<Tensor> sums_;  // sums over 1, 2, 4 ... lanes, as in a binary counter
   Tensor reduced_sum_;        // this rank's shard of the sum over everything
   std::vector<Open> open_;    // open micro-steps, by their number modulo role_.in_flight

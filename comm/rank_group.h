@@ -34,8 +34,8 @@ class RankGroup {
   int size() const { return inside_->size() * hosts(); }
   int rank() const { return inside_->rank() * hosts() + (between_ ? between_->rank() : 0); }
 
-  // Of a group with two levels: the ranks that exchange first, and the ranks that have this rank's place
-  // among them. Their shards are adjacent: part inside().rank() of inside().size().
+  // In a group with two levels: the ranks that exchange first, and the ranks with the same place on other
+  // hosts or in other expert groups. The latter own adjacent shards: part inside().rank() of inside().size().
   Communicator& inside() const { return *inside_; }
   RankGroup of_place() const { return *of_place_; }
 

@@ -74,8 +74,8 @@ struct UnitRole {
   int ring = 0;             // index among the units that only its layer uses
   bool root = false;        // holds the parameters outside blocks; may stay gathered for a whole step
   bool replicated = false;  // parallel.replicate: unsharded on every rank under every policy
-  // The parts of a unit of experts. A rank works with one part, gathers only that, and computes its gradients
-  // for the lanes of as many consecutive ranks (expert_ranks.h).
+  // The number of parts of a unit of experts (parallel.expert_ranks). A rank gathers only its own part, and
+  // computes that part's gradients for the lanes of as many consecutive ranks.
   int parts = 1;
 };
 

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 1) route_forward_kernel(Forward a) {
   const int size = a.E / a.groups;
   uint64_t before = ~uint64_t{0};
   const auto in_turn = [&](int j) { return static_cast<int>((row * a.k + j) % a.E); };
-  float sum = 0, first = 0;  // of the largest logit
+  float sum = 0, first = 0;  // first: the largest chosen logit
   for (int j = 0; a.in_turn && j < a.k; ++j)
     first = j == 0 ? logits[in_turn(j)] : fmaxf(first, logits[in_turn(j)]);
   for (int j = 0; j < a.k; ++j) {

@@ -6,9 +6,8 @@
 //   experts   those with the k largest s[e] + bias[e], in the same order; with several groups only experts of
 //             the `top_groups` groups whose two largest sums are largest together, equal ones by index
 //   weights   scale s[e], or with `normalized` scale s[e] / (sum of s of the chosen + 1e-20)
-// With `in_turn`, token t goes to experts t k to t k + k - 1 modulo E instead, to measure speed with even
-// loads. Padding (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its
-// logits 0.
+// With `in_turn`, token t goes to the k experts from t k on, modulo E: even loads, for benchmarks. Padding
+// (runtime/targets.h) goes to none: its experts are -1, its weights and the gradient of its logits 0.
 //
 // The gradient of the logits is that of the weights, plus those of two auxiliary losses of all other rows:
 //   balance   sum_e f_e mean p[e], where f_e is the share of rows that e was chosen by, from counts

@@ -94,7 +94,7 @@ class ExpertMlp {
   static Tensor rounded(LayerCall& c, const Tensor& gradient);
 
   int64_t layer_, count_, per_token_, ffn_, hidden_;
-  double share_;  // of the tokens that an expert gets
+  double share_;  // share of the tokens that an expert gets if loads are even
   RouteRule rule_;
   Activation activation_;
   Linear router_;

@@ -51,8 +51,9 @@ class ExpertMlp::Round {
     used_ = arrived(tokens_);
   }
 
-  const Tensor& places() const { return places_; }    // of this rank's rows, among all of them
-  const Tensor& choices() const { return choices_; }  // and their indices among the choices of tokens
+  // For each of this rank's rows in the round: its index among all rows, and among the choices of all tokens.
+  const Tensor& places() const { return places_; }
+  const Tensor& choices() const { return choices_; }
   int peer() const { return peer_; }
 
   // The rows of a tensor of tokens, or of choices, for the peer.
@@ -113,7 +114,7 @@ class ExpertMlp::Round {
   int peer_;
   int64_t most_, own_rows_, rows_;  // the most rows, those of this rank, and those of the peer
   Tensor tokens_, places_, choices_;
-  Tensor offsets_, used_;  // of the peer's rows
+  Tensor offsets_, used_;  // the segments of the peer's rows, and their tokens
 };
 
 // The biases of the experts here, among those of all.
@@ -159,7 +160,7 @@ void ExpertMlp::compute_backward_on_peers(LayerCall& c, const ParamView& p, cons
                                           const Tensor& d_rows, const Tensor& dweights, const Tensor& dy,
                                           const Rows& x, bool input_gradient) const {
   const Tensor weights = weights_.view({weights_.size(), 1}), dchoices = dweights.view(weights.shape);
-  zero(c.stream, dweights);  // of choices without a row
+  zero(c.stream, dweights);  // choices without a row keep the zero
   if (down_bias_) {
     gather_rows(c.stream, {.y = d_rows, .x = dy, .index = rows_});
     bias_backward(c, p, g, d_rows, down_bias_, dweights);

@@ -235,8 +235,8 @@ std::pair<MatrixRun::Received, MatrixRun::Received> MatrixRun::received_and_stat
   runtime.log_to(&log);
   step(runtime, setup, batches, 1);
   runtime.log_to(nullptr);
-  // In a collective over n ranks, each rank receives (n - 1) / n of the tensor. Tokens of experts are not in
-  // the table.
+  // In a collective over n ranks, each rank receives (n - 1) / n of the tensor. The table does not
+  // count the tokens of experts.
   const auto received = [&](const std::string& communicator, int ranks) {
     return sum_of(log,
                   [&](const Collective& c) {

@@ -94,8 +94,8 @@ std::string levels_line(const RunSetup& setup) {
              " hosts\n");
 }
 
-// With even choices: forward the rows of tokens and the outputs of experts, backward those rows, and both
-// gradients.
+// Five tensors of rows are exchanged: tokens and outputs of experts in a forward pass; tokens, and the
+// gradients of outputs and of tokens, in a backward pass. Choices are taken to be even.
 std::string expert_ranks_line(const RunSetup& setup) {
   if (setup.expert_ranks == 1) return "";
   constexpr int64_t kPasses = 5;
