@@ -283,10 +283,9 @@ void check_expert_ranks(const RunSetup& s, Problems& problems) {
                  " needs exact sums: set parallel.reduction = \"exact\", not \"", parallel.reduction, '"');
   problems.check(s.units.policy.grads || !s.units.policy.params, key,
                  " needs parallel.accumulation = \"sharded\", not \"", parallel.accumulation, '"');
-  problems.check(
-      parallel.levels != LevelChoice::one, key,
-      " makes its ranks exchange first, so that parallel.levels = \"one\" has no effect: remove one "
-      "of them");
+  problems.check(parallel.levels == LevelChoice::automatic, key,
+                 " makes its ranks exchange first, so that parallel.levels = \"", parallel.levels,
+                 "\" has no effect: remove one of them");
   problems.check(s.units.wire == DType::f32, key, " needs precision.reduce = \"fp32\", not \"",
                  s.config.precision.reduce, '"');
   const std::string apart = expert_group_on_several_hosts(s);

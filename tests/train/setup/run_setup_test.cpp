@@ -295,6 +295,7 @@ TEST_CASE("ranks that cannot divide experts are refused, with the reason") {
   expect([](Config& c) { c.parallel.accumulation = Accumulation::no_sync; },
          "needs parallel.accumulation = \"sharded\", not \"no_sync\"");
   expect([](Config& c) { c.parallel.levels = LevelChoice::one; }, "parallel.levels = \"one\" has no effect");
+  expect([](Config& c) { c.parallel.levels = LevelChoice::two; }, "parallel.levels = \"two\" has no effect");
   expect([](Config& c) { c.precision.reduce = Precision::bf16; }, "needs precision.reduce = \"fp32\"");
   expect([](Config& c) { c.parallel.host_ranks = 2; },
          "ranks 0 to 3 span several hosts: set it to at most the ranks of a host");
