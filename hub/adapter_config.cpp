@@ -5,6 +5,7 @@
 #include <set>
 
 #include "hub/peft_names.h"
+#include "model/names.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/json_reader.h"
@@ -131,17 +132,44 @@ LoraInit read_init(const JsonReader& in) {
   return init == "gaussian" ? LoraInit::gaussian : LoraInit::kaiming;
 }
 
+// Whether the layer is a parameter of PEFT's module of all experts, no module itself.
+bool is_parameter(const std::string& family, const std::string& path) {
+  return param_names(family).joins_experts && is_inside(path, {"experts"});
+}
+
 // PEFT rejects layers together with a string of targets. PEFT writes "all-linear" as a list, and other
 // readers of its files know only the list.
 struct WrittenTargets {
   json targets;
+  json parameters = nullptr;
   bool with_layers = true;
 };
+
+// Of targets that name parameters, too. They are listed by path, since `layers` selects none.
+WrittenTargets targets_with_parameters(const LoraConfig& lora, const Adapters& adapters,
+                                       const std::string& family) {
+  WrittenTargets written{.targets = json::array(), .parameters = json::array()};
+  for (const auto& [path, adapter] : adapters)
+    (is_parameter(family, path) ? written.parameters : written.targets).push_back(path);
+  const auto* const list = std::get_if<std::vector<std::string>>(&lora.targets);
+  written.with_layers = list != nullptr;
+  if (!list) return written;
+  written.targets = json::array();
+  for (const std::string& target : *list)
+    if (std::none_of(adapters.begin(), adapters.end(), [&](const auto& adapter) {
+          return is_parameter(family, adapter.first) && names_module(target, adapter.first);
+        }))
+      written.targets.push_back(target);
+  return written;
+}
 
 WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters, const std::string& family) {
   json listed = json::array();
   for (const auto& [path, adapter] : adapters) listed.push_back(peft_name(family, path));
   if (has_peft_names(family)) return {.targets = listed, .with_layers = false};
+  if (std::any_of(adapters.begin(), adapters.end(),
+                  [&](const auto& adapter) { return is_parameter(family, adapter.first); }))
+    return targets_with_parameters(lora, adapters, family);
   if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return {*list};
   if (is_all_linear(lora.targets)) {
     std::set<std::string> ends;
@@ -232,7 +260,8 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
     const auto found = config.kept.find(key);
     out[key] = found == config.kept.end() ? usual : parse_json<json>(found->second);
   }
-  // Not every version of PEFT reads this key, so it is written only if it has a value.
+  // Not every version of PEFT reads these keys, so they are written only if they have a value.
+  if (!written.parameters.is_null()) out["target_parameters"] = written.parameters;
   const auto* excluded = std::get_if<std::vector<std::string>>(&lora.exclude);
   if (excluded ? !excluded->empty() : !std::get<std::string>(lora.exclude).empty())
     out["exclude_modules"] = excluded ? json(*excluded) : json(std::get<std::string>(lora.exclude));

@@ -45,6 +45,14 @@ std::vector<float> transposed(const std::vector<float>& matrix, int64_t rows) {
 
 std::string adapter_tensor_name(const std::string& parameter) { return kPrefix + parameter; }
 
+LoraConfig selection_of(const AdapterConfig& config, const std::string& family) {
+  LoraConfig lora = config.lora;
+  if (has_no_targets(lora.targets) && config.parameters.empty())
+    lora.targets = default_targets(param_names(family));
+  if (!config.parameters.empty()) select_experts(lora, config.parameters, family);
+  return lora;
+}
+
 AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
     : folder_(folder),
       family_(base.config().family),
@@ -56,9 +64,7 @@ AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
   embedding_ = names.embedding + kWeight;
   head_ = names.head + kWeight;
   transposed_ = names.transposed_weights;
-  if (has_no_targets(config_.lora.targets) && config_.parameters.empty())
-    config_.lora.targets = default_targets(names);
-  if (!config_.parameters.empty()) select_experts(config_.lora, config_.parameters, family_);
+  config_.lora = selection_of(config_, family_);
   check_names(base);
 }
 
@@ -107,11 +113,14 @@ void AdapterFolder::add_experts(const std::string& name, const SafetensorsEntry&
                                 const ModelConfig& config) {
   const std::string where = str(tensors_.path(), ": ", printable(entry.name));
   for (ExpertPart& part : expert_parts(name, entry, config, config_.parameters, where)) {
-    const std::string parameter = part.parameter, path = without_end(parameter, kA);
-    const int64_t other = ranks_.try_emplace(path, part.rank).first->second;
-    check(other == part.rank, where, " has rank ", part.rank, " for ", path, ", which has rank ", other);
+    const std::string parameter = part.parameter;
+    const int64_t other = ranks_.try_emplace(part.layer, part.rank).first->second;
+    check(other == part.rank, where, " has rank ", part.rank, " for ", part.layer, ", which has rank ",
+          other);
+    entries_[part.layer + (part.is_a ? kA : kB)] = {&entry};
     entries_[parameter] = {&entry, std::move(part)};
   }
+  entries_[name] = {&entry};
 }
 
 void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEntry& entry,
@@ -190,8 +199,13 @@ std::string AdapterFolder::tensor_name(const std::string& parameter) const {
 
 bool AdapterFolder::has(const std::string& parameter) const { return entries_.contains(parameter); }
 
+// The layer whose adapter changes the weight.
+std::string AdapterFolder::layer_of(const std::string& weight) const {
+  return adapted_layer(param_names(family_), without_end(weight, kWeight));
+}
+
 bool AdapterFolder::adapts(const std::string& weight) const {
-  return weight.ends_with(kWeight) && adapters_.contains(without_end(weight, kWeight));
+  return weight.ends_with(kWeight) && adapters_.contains(layer_of(weight));
 }
 
 void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t count, float* to) const {
@@ -199,12 +213,13 @@ void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t co
   if (!place.part) {
     read_floats(*place.entry, first, count, to);
   } else {
-    if (of_experts_.entry != place.entry) {
+    WholeTensor& whole = of_experts_[place.part->is_a ? 1 : 0];
+    if (whole.entry != place.entry) {
       const int64_t all = element_count(*place.entry);
-      of_experts_ = {place.entry, std::vector<float>(static_cast<size_t>(all))};
-      read_floats(*place.entry, 0, all, of_experts_.values.data());
+      whole = {place.entry, std::vector<float>(static_cast<size_t>(all))};
+      read_floats(*place.entry, 0, all, whole.values.data());
     }
-    read_part(*place.part, of_experts_.values, first, count, to);
+    read_part(*place.part, whole.values, first, count, to);
   }
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(count)});
   check(!wrong, tensors_.path(), ": ", parameter, ": element ", first + wrong.value_or(0), " is ",
@@ -223,17 +238,19 @@ void AdapterFolder::load(const std::string& weight, const Adapter& adapter) {
   const std::string path = without_end(weight, kWeight);
   std::vector<float> a = read_all(path + kA), b = read_all(path + kB);
   const int64_t out = std::ssize(b) / adapter.rank, in = std::ssize(a) / adapter.rank;
+  const bool turned =
+      transposed_ || (param_names(family_).interleaved_experts() && !module_of_experts(path).empty());
   update_ = {.weight = weight,
-             .columns = transposed_ ? out : in,
+             .columns = turned ? out : in,
              .rank = adapter.rank,
-             .left = transposed_ ? transposed(a, adapter.rank) : std::move(b),
-             .right = transposed_ ? transposed(b, out) : std::move(a),
+             .left = turned ? transposed(a, adapter.rank) : std::move(b),
+             .right = turned ? transposed(b, out) : std::move(a),
              .scale = adapter.scale};
 }
 
 void AdapterFolder::merge(const std::string& weight, int64_t first, int64_t count, float* values) {
   if (!adapts(weight)) return;
-  if (update_.weight != weight) load(weight, adapters_.at(without_end(weight, kWeight)));
+  if (update_.weight != weight) load(weight, adapters_.at(layer_of(weight)));
   constexpr int64_t kPiece = 512;  // number of elements whose update is computed at a time
   const Update& u = update_;
   parallel_blocks(count, kPiece * 64, [&](int64_t begin, int64_t end) {

@@ -5,6 +5,7 @@
 //
 // Names and shapes must match the base model and adapter_config.json. Otherwise an Error names the tensor.
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ inline constexpr const char* kAdapterStem = "adapter_model";
 // The name in an adapter file of a parameter with this name in PEFT (peft_names.h). For example,
 // model.layers.0.mlp.up_proj.lora_A.weight becomes base_model.model.model.layers.0.mlp.up_proj.lora_A.weight.
 std::string adapter_tensor_name(const std::string& parameter);
+
+// What the config selects in a base of this family, with PEFT's defaults.
+LoraConfig selection_of(const AdapterConfig& config, const std::string& family);
 
 class AdapterFolder {
  public:
@@ -64,7 +68,7 @@ class AdapterFolder {
     const SafetensorsEntry* entry;
     std::optional<ExpertPart> part{};  // empty: it is the whole tensor
   };
-  // The values of a tensor of all experts, which the parts of one tensor are read from in turn.
+  // The values of a tensor of all experts. The parts of an a and of a b are read in turn.
   struct WholeTensor {
     const SafetensorsEntry* entry = nullptr;
     std::vector<float> values;
@@ -77,6 +81,7 @@ class AdapterFolder {
   void check_layers();
   void check_vocabulary(const Shapes& shapes);
   std::string tensor_name(const std::string& parameter) const;
+  std::string layer_of(const std::string& weight) const;
   std::vector<float> read_all(const std::string& parameter) const;
   void load(const std::string& weight, const Adapter& adapter);
 
@@ -91,8 +96,8 @@ class AdapterFolder {
   std::map<std::string, Place> entries_;  // keyed by parameter
   Adapters adapters_;
   std::vector<std::string> replaced_;
-  Update update_;                   // used by the last merge
-  mutable WholeTensor of_experts_;  // used by the last read
+  Update update_;                                  // used by the last merge
+  mutable std::array<WholeTensor, 2> of_experts_;  // b and a, used by the last reads
 };
 
 }  // namespace flatshard

@@ -29,14 +29,14 @@ std::string block_of(const std::string& name, const ParamNames& names, const Mod
   fail(str(where, ": the base has no such experts: check that the adapter was made for this base"));
 }
 
-// The pattern for layers of single experts that means the same as one for the parameter of all. The module
-// around them may have another name here.
+// The pattern for layers of single experts that means the same as one for the parameter of all, which it
+// still matches, for PEFT. The module around them may have another name here.
 std::string pattern_for(const std::string& pattern, const std::string& parameter, const std::string& layers) {
   if (!pattern.ends_with(parameter)) return pattern;
   std::string before = pattern.substr(0, pattern.size() - parameter.size());
   for (const std::string end : {"experts\\.", "experts.", "mlp\\.", "mlp."})
     if (before.ends_with(end)) before.erase(before.size() - end.size());
-  return before + R"(.*experts\.\d+\.)" + layers;
+  return before + R"(.*experts\.(\d+\.)" + layers + '|' + parameter + ')';
 }
 
 }  // namespace
@@ -63,8 +63,10 @@ std::vector<ExpertPart> expert_parts(const std::string& name, const SafetensorsE
         " experts of this base and a rank r");
   std::vector<ExpertPart> parts;
   const auto add = [&](const std::string& layer, int64_t e, int64_t rows, int64_t first_row) {
-    parts.push_back({.parameter = block + of_expert(layer, e) + (is_a ? ".lora_A.weight" : ".lora_B.weight"),
+    const std::string path = block + of_expert(layer, e);
+    parts.push_back({.parameter = path + (is_a ? ".lora_A.weight" : ".lora_B.weight"),
                      .is_a = is_a,
+                     .layer = adapted_layer(names, path),
                      .experts = E,
                      .expert = e,
                      .rank = rank,
@@ -75,6 +77,10 @@ std::vector<ExpertPart> expert_parts(const std::string& name, const SafetensorsE
   for (int64_t e = 0; e < E; ++e) {
     if (!gate_up) {
       add(names.expert_down, e, C, 0);
+      continue;
+    }
+    if (names.interleaved_experts()) {
+      add(names.expert_gate_up, e, 2 * F, 0);
       continue;
     }
     add(names.expert_gate, e, F, 0);
@@ -103,7 +109,12 @@ void select_experts(LoraConfig& lora, std::span<const std::string> parameters, c
   for (const std::string& parameter : parameters)
     check(parameter.ends_with(kGateUp) || parameter.ends_with(kDown), "target_parameters: \"", parameter,
           "\" is not supported, only those of experts are: ", kGateUp, " and ", kDown);
-  if (auto* const targets = std::get_if<std::vector<std::string>>(&lora.targets)) {
+  auto* const targets = std::get_if<std::vector<std::string>>(&lora.targets);
+  if (names.joins_experts) {
+    if (targets) targets->insert(targets->end(), parameters.begin(), parameters.end());
+    return;
+  }
+  if (targets) {
     if (selects(parameters, kGateUp)) targets->insert(targets->end(), {gate, up});
     if (selects(parameters, kDown)) targets->push_back(down);
   }

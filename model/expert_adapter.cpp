@@ -1,7 +1,6 @@
 #include "model/expert_adapter.h"
 
 #include "model/adapter.h"
-#include "model/names.h"
 
 namespace flatshard {
 namespace {
@@ -24,10 +23,7 @@ const Adapter* adapter_of(const ModelConfig& config, const ExpertLayer& layer) {
   return find(first);
 }
 
-void check_adapter(const ModelConfig& config, const ExpertLayer& layer, const Adapter& adapter) {
-  check(!param_names(config.family).joins_experts, "lora.targets: ", layer.paths.front(),
-        " cannot have an adapter: PEFT has no files for those of ", config.family,
-        ": name layers of attention, or exclude it by lora.exclude");
+void check_dropout(const Adapter& adapter) {
   check(adapter.dropout == 0, "lora.dropout is ", adapter.dropout,
         ", must be 0 with adapters of experts, for which PEFT has no dropout");
 }
@@ -44,7 +40,7 @@ ExpertAdapter::ExpertAdapter(ParamList& params, const ModelConfig& config,
           " must both have an adapter of one rank and scale, or neither: in PEFT they are one tensor");
   }
   if (!adapter) return;
-  check_adapter(config, layers.front(), *adapter);
+  check_dropout(*adapter);
   const auto experts = std::ssize(layers.front().paths);
   const auto add = [&](std::vector<ParamId>& ids, const std::string& name, const Shape& shape,
                        const Init& init) {
@@ -73,6 +69,28 @@ ExpertAdapter::ExpertAdapter(ParamList& params, const ModelConfig& config,
                        .scale = adapter->scale,
                        .b = ExpertMatrices(b, {experts, layer.out, rank}, layer.out * rank)});
   }
+}
+
+ExpertAdapter::ExpertAdapter(ParamList& params, const ModelConfig& config, const ExpertLayer& layer,
+                             const std::string& name, double share) {
+  const Adapter* const adapter = adapter_of(config, layer);
+  if (!adapter) return;
+  check_dropout(*adapter);
+  const int64_t rank = adapter->rank, experts = config.experts;
+  const auto add = [&](const char* end, const Shape& shape, const Init& init) {
+    return params.add(
+        {.name = name + end, .shape = shape, .init = init, .role = ParamRole::adapter, .share = share});
+  };
+  ranks_ = rank;
+  a_ = ExpertMatrices(add(".lora_A.weight", {experts * rank, layer.in}, initial_a(*adapter, layer.in)),
+                      {experts, rank, layer.in}, false);
+  const ParamId b = add(".lora_B.weight", {layer.out, rank * experts}, Init::constant(0));
+  layers_.push_back({.column = layer.column,
+                     .out = layer.out,
+                     .first = 0,
+                     .rank = rank,
+                     .scale = adapter->scale,
+                     .b = ExpertMatrices(b, {experts, layer.out, rank}, true)});
 }
 
 Tensor ExpertAdapter::project(LayerCall& c, const ParamView& p, const Tensor& x,

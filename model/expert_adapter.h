@@ -4,6 +4,9 @@
 //   u = x a^T      y_i += scale_i u_i b_i^T      y_i: columns of y (kernels/packed.h)
 // The a of an expert's layers are joined into one matrix. u is not saved, but computed again for the backward
 // pass. There is no dropout, as in PEFT's adapters of experts.
+//
+// In families whose files join experts (names.h), gate and up are one layer, and the a and b of all experts
+// are one parameter each, as PEFT stores them: (E r, in), and (out, r E) with the index of the expert last.
 
 #include <string>
 #include <vector>
@@ -16,8 +19,8 @@ namespace flatshard {
 
 // One layer of each expert, whose adapters are alike.
 struct ExpertLayer {
-  std::vector<std::string> paths;
-  int64_t column;  // first column of the layer in y and dy
+  std::vector<std::string> paths;  // of the layers that have the adapters
+  int64_t column;                  // first column of the layer in y and dy
   int64_t in, out;
 };
 
@@ -34,6 +37,9 @@ class ExpertAdapter {
   // Declares the adapters that the config has: of all experts, or of none. `share` is that of experts.
   ExpertAdapter(ParamList& params, const ModelConfig& config, const std::vector<ExpertLayer>& layers,
                 double share);
+  // The adapter of one layer of all experts, whose parameters are named `name`.lora_A and lora_B.
+  ExpertAdapter(ParamList& params, const ModelConfig& config, const ExpertLayer& layer,
+                const std::string& name, double share);
 
   bool empty() const { return layers_.empty(); }
   void forward(LayerCall& c, const ParamView& p, const Tensor& y, const Tensor& x,

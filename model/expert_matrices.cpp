@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/gather_rows.h"
+#include "kernels/transpose.h"
 #include "model/expert_exchange.h"
 #include "model/rows.h"
 
@@ -10,6 +11,9 @@ namespace flatshard {
 
 ExpertMatrices::ExpertMatrices(std::vector<ParamId> ids, const Shape& shape, int64_t between, bool transposed)
     : ids_(std::move(ids)), shape_(shape), between_(between), transposed_(transposed) {}
+
+ExpertMatrices::ExpertMatrices(ParamId all, const Shape& shape, bool last)
+    : ids_{all}, shape_(shape), last_(last) {}
 
 ExpertMatrices::ExpertMatrices(std::vector<QuantizedParams> parts, const Shape& shape, bool transposed)
     : parts_(std::move(parts)), shape_(shape), transposed_(transposed) {}
@@ -35,8 +39,11 @@ Tensor ExpertMatrices::gathered(LayerCall& c, const Tensor& x, int64_t stride, c
 }
 
 void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduct product) const {
-  const auto [expert, count] = here(c);
-  if (ids_.empty() || g[first_of(expert)].empty()) return;
+  if (ids_.empty()) return;
+  const Experts experts = here(c);
+  const std::span<const ParamId> ids = ids_of(experts);
+  const Tensor& dw = g[ids.front()];
+  if (dw.empty()) return;
   const ArenaScope scope(c.scratch);
   if (transposed_) {
     const Tensor dy = std::exchange(product.a, gathered(c, product.b, product.b_stride, product.rows));
@@ -44,19 +51,26 @@ void ExpertMatrices::add_gradient(LayerCall& c, const GradView& g, GroupedProduc
     if (product.used.empty()) product.used = product.rows;
     product.rows = {};
   }
-  product.c = from(g[first_of(expert)], count);
   product.transpose_a = true;
-  const size_t of_each = ids_.size() / static_cast<size_t>(shape_[0]);
-  product.accumulate = g.accumulates(
-      std::span(ids_).subspan(static_cast<size_t>(expert) * of_each, static_cast<size_t>(count) * of_each));
+  product.accumulate = g.accumulates(ids);
   product.between = between_;
+  product.c = last_ ? c.scratch.alloc(dw.dtype, shape_) : from(dw, experts.count);
+  if (last_ && product.accumulate) transpose(c.stream, {.y = by_expert(product.c), .x = by_place(dw)});
   grouped_product(c.stream, c.scratch, product);
+  if (last_) transpose(c.stream, {.y = by_place(dw), .x = by_expert(product.c)});
 }
 
 ExpertMatrices::Experts ExpertMatrices::here(const LayerCall& c) const {
   if (!c.expert_exchange) return {0, shape_[0]};
   const int64_t count = shape_[0] / c.expert_exchange->size();
   return {c.expert_exchange->place() * count, count};
+}
+
+std::span<const ParamId> ExpertMatrices::ids_of(Experts experts) const {
+  const auto at = [&](int64_t expert) {
+    return static_cast<size_t>(expert) * ids_.size() / static_cast<size_t>(shape_[0]);
+  };
+  return std::span(ids_).subspan(at(experts.first), at(experts.count));
 }
 
 // The matrices of so many experts, of which `first` is the first one's.
@@ -66,13 +80,21 @@ Tensor ExpertMatrices::from(const Tensor& first, int64_t count) const {
   return matrices;
 }
 
-Tensor ExpertMatrices::matrices(const LayerCall& c, const ParamView& p) const {
-  const auto [expert, count] = here(c);
-  const Tensor &first = p[first_of(expert)], &last = p[first_of(expert + count - 1)];
-  check(!first.data ||
-            static_cast<char*>(first.data) + (count - 1) * between_ * size_of(first.dtype) == last.data,
+Tensor ExpertMatrices::matrices(LayerCall& c, const ParamView& p) const {
+  const Experts experts = here(c);
+  const std::span<const ParamId> ids = ids_of(experts);
+  const Tensor& first = p[ids.front()];
+  if (last_) {
+    const Tensor copy = c.scratch.alloc(c.dtype, shape_);
+    transpose(c.stream, {.y = by_expert(copy), .x = by_place(first)});
+    return copy;
+  }
+  const int64_t of_each = std::ssize(ids) / experts.count;
+  check(!first.data || of_each == 0 ||
+            static_cast<char*>(first.data) + (experts.count - 1) * between_ * size_of(first.dtype) ==
+                p[ids[static_cast<size_t>((experts.count - 1) * of_each)]].data,
         "the experts of a block do not follow one another in memory");
-  return from(first, count);
+  return from(first, experts.count);
 }
 
 Tensor ExpertMatrices::decoded(LayerCall& c, const ParamView& p) const {

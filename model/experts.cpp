@@ -256,18 +256,17 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
             .scale = static_cast<float>(config.routed_scale)},
       activation_(config.mlp, *config.swiglu_limit),
       router_(params, config, {router_layer(config, layer)}) {
+  const ParamNames& names = param_names(config.family);
   if (config.sigmoid_router)
-    router_bias_ = params.add({.name = prefix(config, layer) + param_names(config.family).router_bias,
+    router_bias_ = params.add({.name = prefix(config, layer) + names.router_bias,
                                .shape = {count_},
                                .init = Init::constant(0),
                                .role = ParamRole::fixed,
                                .decay = false,
                                .trainable = false,
                                .dtype = DType::f32});
-  if (param_names(config.family).interleaved_experts())
-    declare_interleaved(params, config);
-  else
-    declare_experts(params, config);
+  names.interleaved_experts() ? declare_interleaved(params, config) : declare_experts(params, config);
+  if (names.joins_experts) declare_joined_adapters(params, config);
   declare_shared(params, config);
 }
 
@@ -312,10 +311,6 @@ void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config
   const std::vector<ExpertLayer> layers{
       expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
       expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
-  for (const ExpertLayer& layer : layers)
-    for (const std::string& path : layer.paths)
-      check(!config.adapters.contains(path), "lora.targets: ", path, ": experts of ", config.family,
-            " cannot have adapters: name only layers of attention");
   declare_matrices(params, config, layers, true);
   const auto biases = [&](const std::string& name, int64_t width) {
     return params.add({.name = prefix(config, layer_) + name,
@@ -334,8 +329,22 @@ void ExpertMlp::declare_experts(ParamList& params, const ModelConfig& config) {
                                         expert_layer(config, layer_, names.expert_up, ffn_, hidden_, ffn_),
                                         expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
   declare_matrices(params, config, layers, false);
+  if (names.joins_experts) return;
   gate_up_adapter_ = ExpertAdapter(params, config, {layers[0], layers[1]}, share_);
   down_adapter_ = ExpertAdapter(params, config, {layers[2]}, share_);
+}
+
+// If both layers have adapters, that of gate and up is nested in PEFT's module of the other.
+void ExpertMlp::declare_joined_adapters(ParamList& params, const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const std::string down_of_one = prefix(config, layer_) + of_expert(names.expert_down, 0),
+                    module = module_of_experts(down_of_one), gate_up = module + ".gate_up_proj",
+                    down = adapted_layer(names, down_of_one);
+  gate_up_adapter_ =
+      ExpertAdapter(params, config, {.paths = {gate_up}, .column = 0, .in = hidden_, .out = 2 * ffn_},
+                    config.adapters.contains(down) ? module + ".base_layer" : module, share_);
+  down_adapter_ = ExpertAdapter(params, config, {.paths = {down}, .column = 0, .in = ffn_, .out = hidden_},
+                                module, share_);
 }
 
 void ExpertMlp::declare_shared(ParamList& params, const ModelConfig& config) {

@@ -49,6 +49,7 @@ class ExpertMlp {
                         bool transposed);
   void declare_experts(ParamList& params, const ModelConfig& config);
   void declare_interleaved(ParamList& params, const ModelConfig& config);
+  void declare_joined_adapters(ParamList& params, const ModelConfig& config);
   void declare_shared(ParamList& params, const ModelConfig& config);
   void route(LayerCall& c, const ParamView& p, const Rows& x);
   // Steps 3 to 5; with an empty o only what the backward pass needs.

@@ -103,15 +103,18 @@ bool in_chosen_block(const LoraConfig& lora, const std::string& path) {
   return block && std::find(lora.layers.begin(), lora.layers.end(), *block) != lora.layers.end();
 }
 
-// Leaf modules and the modules that contain them.
+// Leaf modules and the modules that contain them. For adapters, joined experts are one layer.
 std::vector<std::string> all_modules(const Model& model) {
+  const ParamNames& names = param_names(model.config().family);
   std::vector<std::string> paths;
   std::set<std::string> seen;
-  for (const std::string& leaf : leaf_modules(model))
+  for (const std::string& module : leaf_modules(model)) {
+    const std::string leaf = adapted_layer(names, module);
     for (size_t end = 0; end != std::string::npos;) {
       end = leaf.find('.', end + 1);
       if (const std::string path = leaf.substr(0, end); seen.insert(path).second) paths.push_back(path);
     }
+  }
   return paths;
 }
 
@@ -120,6 +123,20 @@ bool is_router(const Model& model, const std::string& path) {
 }
 
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+
+// PEFT opens the gate and up of experts with lora.rank and lora.alpha / lora.rank alone, unless their files
+// join experts.
+void check_gates_of_experts(const LoraConfig& lora, const Model& model, const Adapters& adapters) {
+  const ParamNames& names = param_names(model.config().family);
+  const std::string down = names.expert_down.substr(names.expert_down.rfind('.') + 1);
+  const auto scale = static_cast<float>(lora_scale(lora.alpha, lora.rank, false));
+  for (const auto& [path, adapter] : adapters)
+    check(names.joins_experts || !is_of_expert(model, path) || names_module(down, path) ||
+              (adapter.rank == lora.rank && adapter.scale == scale),
+          "lora: ", path, " has rank ", adapter.rank, " and scale ", adapter.scale,
+          ", must have lora.rank = ", lora.rank, " and lora.alpha / lora.rank = ", scale,
+          ": PEFT knows no others for gate and up of experts: check lora.rslora and the patterns");
+}
 
 }  // namespace
 
@@ -146,7 +163,7 @@ bool is_inside(const std::string& path, const std::vector<std::string>& entries)
 }
 
 bool is_of_expert(const Model& model, const std::string& path) {
-  return model.config().experts > 0 && !module_of_experts(path).empty();
+  return model.config().experts > 0 && is_inside(path, {"experts"});
 }
 
 std::vector<std::string> linear_layers(const Model& model) {
@@ -192,8 +209,8 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   const bool all_linear = is_all_linear(lora.targets);
   ModuleFilter targets("lora.targets", all_linear ? ModulePatterns(".*") : lora.targets),
       exclude("lora.exclude", lora.exclude);
-  const std::vector<std::string> linear = linear_layers(model);
-  std::vector<std::string> chosen;
+  std::vector<std::string> linear = linear_layers(model), chosen;
+  for (std::string& path : linear) path = adapted_layer(param_names(model.config().family), path);
   for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
     const bool is_head = path == param_names(model.config().family).head;
@@ -210,6 +227,7 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
         linear.empty() ? "" : linear.front(),
         ": a list names paths or their ends, a string is a regular expression for whole paths");
   AdapterChoice choice = adapters_of(lora, chosen);
+  check_gates_of_experts(lora, model, choice.adapters);
   std::vector<std::string> warnings;
   if (!all_linear) targets.list_unused(warnings);
   exclude.list_unused(warnings);

@@ -51,7 +51,7 @@ double lora_scale(double alpha, int64_t rank, bool rslora);
 // Returns whether the targets are the word "all-linear", in upper or lower case.
 bool is_all_linear(const ModulePatterns& targets);
 
-// Whether a path is that of a layer of an expert.
+// Whether a path is that of a layer of an expert, or of all experts of a block.
 bool is_of_expert(const Model& model, const std::string& path);
 // The paths of a model's linear layers in model order, without a tied head, which has no weight of its own,
 // and without the routers of a mixture.

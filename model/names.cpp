@@ -237,6 +237,12 @@ std::string module_of_experts(const std::string& name) {
   return is_of_one ? name.substr(0, at + kModule.size()) : "";
 }
 
+std::string adapted_layer(const ParamNames& names, const std::string& path) {
+  const std::string module = names.joins_experts ? module_of_experts(path) : "";
+  if (module.empty()) return path;
+  return module + (path.ends_with(".down_proj") ? ".down_proj" : ".gate_up_proj");
+}
+
 std::string block_prefix(const ParamNames& names, int64_t block) {
   std::string prefix = names.block;
   return prefix.replace(prefix.find("{i}"), 3, std::to_string(block));

@@ -1,6 +1,7 @@
 #include "tests/golden.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "checkpoint/safetensors.h"
 #include "runtime/check.h"
@@ -29,6 +30,11 @@ std::vector<double> read_values(const SafetensorsEntry& entry) {
 }
 
 }  // namespace
+
+std::string base_of_adapter(const std::string& name) {
+  const bool is_base = std::filesystem::exists(str(kSourceDir, "/tests/golden/folders/", name));
+  return is_base ? name : name.substr(0, name.rfind('_'));
+}
 
 std::map<std::string, GoldenTensor> load_golden(const std::string& name) {
   const SafetensorsFile file(str(kSourceDir, "/tests/golden/", name, ".safetensors"));

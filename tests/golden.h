@@ -19,6 +19,9 @@ struct GoldenTensor {
 // The tensors of tests/golden/NAME.safetensors.
 std::map<std::string, GoldenTensor> load_golden(const std::string& name);
 
+// The name in golden/folders of the base of golden/adapters/NAME.
+std::string base_of_adapter(const std::string& name);
+
 // Runs the case with the file's tensors as arguments, and returns the largest error of the outputs that the
 // file has (see bench::max_error). A missing input, or a file without outputs, is an Error.
 double golden_error(const bench::Case& c, const std::string& name);

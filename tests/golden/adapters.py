@@ -46,6 +46,13 @@ ADAPTERS = {
     "olmoe_experts": ("olmoe", 64, dict(r=3, lora_alpha=6, target_modules=["q_proj"], alpha_pattern={"down_proj": 4},
                                         target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
     "olmoe_down": ("olmoe", 64, dict(r=2, lora_alpha=6, target_parameters=["mlp.experts.down_proj"])),
+    # In these families Flatshard has the tensors of all experts, too.
+    "gpt_oss_experts": ("gpt_oss", 64, dict(r=3, lora_alpha=6, target_modules=["q_proj"], rank_pattern={"down_proj": 2},
+                                            target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "gpt_oss_up": ("gpt_oss", 64, dict(r=2, lora_alpha=6, target_modules=["v_proj"],
+                                       target_parameters=["1.mlp.experts.gate_up_proj"])),
+    "granitemoe_experts": ("granitemoe", 64, dict(r=2, lora_alpha=5, target_modules=["o_proj"],
+                                                  target_parameters=["experts.gate_up_proj", "experts.down_proj"])),
     "mixtral_modules": ("mixtral", 64, dict(r=2, lora_alpha=3, target_modules=["w1", "w2", "w3", "v_proj"])),
 }
 
@@ -198,7 +205,7 @@ def main():
     with quiet():
         for name, of in ADAPTERS.items():
             random_adapter(name, *of)
-            if not name.endswith(("_resized", "_experts", "_down", "_modules")):
+            if not name.endswith(("_resized", "_down", "_modules", "_up")) and name != "olmoe_experts":
                 training(name, *of)
         targets()
 

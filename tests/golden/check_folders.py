@@ -59,7 +59,7 @@ def load_adapter(folder):
     # A tensor that the file has and the model lacks is not reported.
     written = set(load_file(os.path.join(folder, "adapter_model.safetensors")))
     known = set(peft.get_peft_model_state_dict(model, save_embedding_layers=resized))
-    if any(".experts." in name for name in written):  # PEFT has one tensor for all experts
+    if any(".experts.0." in name for name in written):  # PEFT has one tensor for all experts
         written, known = ({name for name in names if ".experts." not in name} for names in (written, known))
     assert written <= known, f"{folder}: {written - known}"
     # In eval() bitsandbytes may repack 4-bit weights and multiply in bf16; these adapters have no dropout.

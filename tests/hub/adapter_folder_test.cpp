@@ -22,11 +22,22 @@ namespace {
 
 // f32 sums in another order than the other framework's.
 constexpr double kF32 = 2e-5;
+// Of gradients behind experts: PEFT's own differ from those in f64 by 6.2e-5.
+constexpr double kBehindExperts = 1e-4;
 
 const std::string kGolden = str(kSourceDir, "/tests/golden/");
-const std::vector<std::string> kNames{"llama", "mistral",    "qwen2",         "qwen3",
-                                      "gpt2",  "llama_head", "llama_resized", "qwen2_resized"};
-// Adapters of experts, whose gate and up have one a in PEFT.
+const std::vector<std::string> kNames{"llama",
+                                      "mistral",
+                                      "qwen2",
+                                      "qwen3",
+                                      "gpt2",
+                                      "llama_head",
+                                      "llama_resized",
+                                      "qwen2_resized",
+                                      "gpt_oss_experts",
+                                      "gpt_oss_up",
+                                      "granitemoe_experts"};
+// Adapters of each expert, whose gate and up have one a in PEFT.
 const std::vector<std::string> kOfExperts{"olmoe_experts", "olmoe_down", "mixtral_modules"};
 
 std::vector<std::string> all_names() {
@@ -36,7 +47,7 @@ std::vector<std::string> all_names() {
 }
 
 ModelSource source_of(const std::string& name) {
-  return {kGolden + "folders/" + name.substr(0, name.find('_')), kGolden + "adapters/" + name};
+  return {kGolden + "folders/" + test::base_of_adapter(name), kGolden + "adapters/" + name};
 }
 
 test::SmallRun::Golden expected_of(const std::string& name) {
@@ -128,7 +139,7 @@ TEST_CASE("adapters made by PEFT give its logits, loss and gradients") {
     CHECK(run.loss() == doctest::Approx(expected.at("loss").values[0]).epsilon(kF32));
     CHECK(bench::max_error(run.logits(), expected.at("logits").values) < kF32);
     if (std::find(kNames.begin(), kNames.end(), name) != kNames.end())
-      CHECK(gradient_error(config, run.gradients(), expected) < kF32);
+      CHECK(gradient_error(config, run.gradients(), expected) < (config.experts > 0 ? kBehindExperts : kF32));
   }
 }
 

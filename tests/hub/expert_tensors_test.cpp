@@ -102,6 +102,7 @@ TEST_CASE("patterns for parameters of all experts become patterns for the layers
         .scale;
   };
   CHECK(scale(path + "w2") == 3);
+  CHECK(scale("model.layers.0.mlp.experts.down_proj") == 3);  // as PEFT names it
   CHECK(scale(path + "w1") == 8);
   CHECK(scale("model.layers.2.block_sparse_moe.experts.11.w3") == 5);
 }

@@ -10,6 +10,7 @@
 #include "kernels/expert_rows.h"
 #include "kernels/grouped_product.h"
 #include "kernels/route.h"
+#include "kernels/transpose.h"
 #include "runtime/gpu.h"
 #include "runtime/targets.h"
 #include "tests/kernels/outputs.h"
@@ -271,6 +272,17 @@ Case gate_backward_case(const Setting& s) {
           }};
 }
 
+Case transpose_case(const Setting& s) {
+  return {
+      .op = "transpose",
+      .shape = name_of(s),
+      .dtype = s.dtype,
+      .args = {{"x", s.dtype, {s.N * s.k, s.C}, Role::input}, {"y", s.dtype, {s.C, s.N * s.k}, Role::output}},
+      .run = [=](Stream& stream, Arena&, const Tensors& t) {
+        transpose(stream, {.y = t["y"], .x = t["x"]});
+      }};
+}
+
 // The segments of E experts, of zero to two pieces, and rows of tokens in order; some belong to no token.
 struct Segments {
   explicit Segments(const Setting& setting) : s(setting) {
@@ -435,6 +447,7 @@ TEST_CASE("ops of experts and sinks on a GPU give what the CPU gives" * doctest:
       check_on_gpu(weigh_case(s), false);
       check_on_gpu(gate_forward_case(s), false);
       check_on_gpu(gate_backward_case(s), false);
+      check_on_gpu(transpose_case(s), true);
       check_on_gpu(add_bias_case(s), true);
       check_on_gpu(bias_backward_case(s), false);
       check_on_gpu(glu_forward_case(s), false);
@@ -450,8 +463,8 @@ TEST_CASE("ops of experts and sinks on a GPU are the same in every order" * doct
   const Setting s{.N = 70, .E = 9, .k = 3, .C = 40, .flag = true, .dtype = DType::bf16};
   for (const Case& c :
        {forward_case(s), backward_case(s), rows_case(s), combine_case(s), weigh_case(s), gate_forward_case(s),
-        gate_backward_case(s), add_bias_case(s), bias_backward_case(s), glu_forward_case(s),
-        glu_backward_case(s), sink_forward_case(s), sink_backward_case(s)}) {
+        gate_backward_case(s), transpose_case(s), add_bias_case(s), bias_backward_case(s),
+        glu_forward_case(s), glu_backward_case(s), sink_forward_case(s), sink_backward_case(s)}) {
     CAPTURE(label(c));
     const auto bytes = [&] { return test::output_bytes(c, {.device = Device::cuda(0)}); };
     const auto expected = bytes();

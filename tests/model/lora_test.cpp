@@ -160,4 +160,38 @@ TEST_CASE("experts have adapters if they are named, and routers have none") {
   CHECK(chosen(Texts{"w1", "w3", "q_proj"}).size() == kBlocks * (3 * 2 + 1));
   CHECK(chosen(R"(.*\.w[123])", Texts{"w2"}).size() == kBlocks * 3 * 2);
   CHECK(test::error_of([&] { chosen(Texts{"gate"}); }).find("only linear layers can") != std::string::npos);
+
+  // Of gate and up, PEFT takes rank and alpha alone.
+  const auto error = [&](const LoraConfig& lora) {
+    return test::error_of([&] { choose_adapters(lora, *model); });
+  };
+  CHECK(error({.rank = 2, .targets = Texts{"w1", "w3"}, .rslora = true})
+            .starts_with("lora: model.layers.0.block_sparse_moe.experts.0.w1 has rank 2 and scale 11.3137, "
+                         "must have lora.rank = 2 and lora.alpha / lora.rank = 8"));
+  CHECK(error({.rank = 2, .targets = Texts{"w1", "w3"}, .rank_pattern = {{"w[13]", 4}}}).find("has rank 4") !=
+        std::string::npos);
+  CHECK(error({.rank = 2, .targets = Texts{"w2", "q_proj"}, .rank_pattern = {{"w2", 4}}, .rslora = true}) ==
+        "");
+}
+
+TEST_CASE("experts that files join have one adapter for each layer of a block") {
+  for (const std::string family : {"gpt_oss", "granitemoe"}) {
+    CAPTURE(family);
+    ModelConfig mixture = small(family);
+    mixture.ffn = 32;
+    mixture.experts = 3;
+    mixture.experts_per_token = 2;
+    const Planned model(mixture);
+    const auto chosen = [&](LoraConfig lora) {
+      lora.rank = 2;
+      return choose_adapters(lora, *model).adapters;
+    };
+    const std::string experts = family == "gpt_oss" ? "mlp.experts." : "block_sparse_moe.experts.";
+    const Adapters one = chosen({.targets = Texts{"2." + experts + "down_proj"}});
+    CHECK(one.size() == 1);
+    CHECK(one.contains("model.layers.2." + experts + "down_proj"));
+    CHECK(chosen({.targets = Texts{"gate_up_proj", "down_proj", "q_proj"}, .rslora = true}).size() == 3 * 3);
+    CHECK(chosen({.targets = ".*_proj", .exclude = Texts{experts + "gate_up_proj"}}).size() == 3 * 5);
+    CHECK(chosen({.targets = "all-linear"}).size() == 3 * 4);
+  }
 }

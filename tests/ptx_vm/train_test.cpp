@@ -521,7 +521,10 @@ TEST_CASE(
                        Run{"gpt_oss",
                            {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7",
                             "--train.router_aux_loss=0.01"},
-                           {}}}) {
+                           {}},
+                       Run{"gpt_oss",
+                           {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7"},
+                           {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]"}}}) {
     CAPTURE(r.family);
     Workshop workshop(r.family, "bf16");
     std::vector<std::string> options = r.options;

@@ -172,11 +172,6 @@ TEST_CASE("models with sinks and biases of experts have the same bits on any ran
   const test::Finished quantized =
       workshop.train(1, on_heads + from_whole + in_four_bits + "--run.dir=quantized");
   REQUIRE_MESSAGE(hash_of(quantized).size() == 64, quantized.output);
-  const test::Finished refused = workshop.train(1, adapters + from_whole + "--lora.targets=.*down_proj");
-  CHECK_MESSAGE(
-      refused.output.find("experts of gpt_oss cannot have adapters: name only layers of attention") !=
-          std::string::npos,
-      refused.output);
   const test::Finished folder = test::run_command("cd " + workshop.file("") +
                                                   " && @ckpt quantize whole/model --experts --out four_bit");
   REQUIRE_MESSAGE(folder.exit_code == 0, folder.output);
@@ -186,6 +181,31 @@ TEST_CASE("models with sinks and biases of experts have the same bits on any ran
   check_same(workshop, 2, options + "--parallel.wrap=attention_mlp", hash_of(whole));
   CHECK(hash_of(workshop.train(2, on_heads + from_whole + in_four_bits + "--run.dir=on")) ==
         hash_of(quantized));
+}
+
+TEST_CASE("adapters of all experts in one tensor have the same bits on any ranks") {
+  for (const std::string family : {"gpt_oss", "granitemoe"}) {
+    CAPTURE(family);
+    const test::Workshop workshop("joined_adapters");
+    const std::string model = "--model.family=" + family +
+                              " --model.ffn=32 --model.experts=4 --model.experts_per_token=2 "
+                              "--precision.compute=fp32 ",
+                      options = model +
+                                "--model.init_from=base/model --train.steps=4 --checkpoint.save_every=2 "
+                                "--lora.rank=3 --lora.targets='[\"gate_up_proj\", \"down_proj\"]' ";
+    const test::Finished base = workshop.train(1, model + "--train.steps=2 --run.dir=base");
+    REQUIRE_MESSAGE(base.exit_code == 0, base.output);
+    for (const char* const format : {"", "--quant.base=nf4 "}) {
+      const test::Finished whole = workshop.train(1, options + format + "--run.dir=whole --overwrite");
+      REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+      check_same(workshop, 1, options + format + "--train.recompute=true", hash_of(whole));
+      if (!test::no_ranks_because().empty()) continue;
+      check_same(workshop, 2, options + format, hash_of(whole));
+      check_same(workshop, 2, options + format + "--parallel.offload=true --parallel.wrap=attention_mlp",
+                 hash_of(whole));
+    }
+  }
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
 }
 
 // tests/comm/rank_matrix_test.cpp draws more ways to divide a step.

@@ -98,7 +98,7 @@ const std::map<std::string, std::string> kModels{
     {"gpt2", "--model.family=gpt2"},
     {"gpt2_grown", "--model.family=gpt2 --model.pad_to_multiple_of=64 --checkpoint.shard_size=10KB"}};
 
-// Options of `train` that make adapters of the model in golden/folders with the first word of the name.
+// Options of `train` that make adapters of the model in golden/folders with the first words of the name.
 const std::map<std::string, std::string> kAdapters{
     {"llama", "--lora.rank=4 --lora.layers=[1] --lora.rslora=true"},
     {"llama_grown", "--lora.rank=2 --lora.targets='[\"q_proj\", \"v_proj\"]' --model.vocab=70"},
@@ -120,6 +120,11 @@ const std::map<std::string, std::string> kAdapters{
     {"olmoe_experts",
      "--lora.rank=3 --lora.targets='[\"gate_proj\", \"up_proj\", \"down_proj\"]' "
      "--lora.rank_pattern='{down_proj = 5}'"},
+    {"gpt_oss_experts",
+     "--lora.rank=2 --lora.targets='[\"q_proj\", \"gate_up_proj\", \"down_proj\"]' "
+     "--lora.rank_pattern='{down_proj = 3}'"},
+    {"gpt_oss_block", "--lora.rank=2 --lora.targets='.*(down_proj|o_proj)' --lora.layers=[1]"},
+    {"granitemoe_experts", "--lora.rank=2 --lora.targets='[\"experts.gate_up_proj\"]' --lora.rslora=true"},
     {"gpt2", "--lora.rank=4 --lora.alpha=8"}};
 
 // Options of `train` that make a model with 64 or 128 columns in every matrix, and options of `ckpt
@@ -324,7 +329,7 @@ TEST_CASE("written folders of adapters, a checkpoint and the last one, are one m
   for (const auto& [name, options] : kAdapters) {
     CAPTURE(name);
     const std::string run = "written_folders/adapter_" + name,
-                      base = str(kSourceDir, "/tests/golden/folders/", name.substr(0, name.find('_')));
+                      base = str(kSourceDir, "/tests/golden/folders/", test::base_of_adapter(name));
     fs::remove_all(run);
     fs::create_directories("written_folders");
     const test::Finished trained = workshop_without_model().train(
@@ -340,6 +345,52 @@ TEST_CASE("written folders of adapters, a checkpoint and the last one, are one m
     CHECK(bench::max_error(logits_of(run + "/merged"), logits) < kOtherOrder);
     for (const char* folder : {"/step-4", "/adapter", "/merged"}) write_ours(run + folder, logits);
   }
+}
+
+TEST_CASE("written folders of adapters of experts that PEFT made, and a run continued, are the same models") {
+  for (const std::string name : {"gpt_oss_experts", "gpt_oss_up", "granitemoe_experts", "olmoe_experts"}) {
+    CAPTURE(name);
+    const std::string run = "written_folders/continued_" + name,
+                      base = str(kSourceDir, "/tests/golden/folders/", test::base_of_adapter(name)),
+                      made = str(kSourceDir, "/tests/golden/adapters/", name);
+    fs::remove_all(run);
+    fs::create_directories("written_folders");
+    const test::Finished trained = workshop_without_model().train(
+        1, "--model.init_from=" + base + " --model.adapter=" + made + " --run.dir=../" + run +
+               " --optimizer.lr=1e-30 --train.steps=2 --precision.compute=fp32");
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    const std::vector<double> logits = logits_of({base, run + "/adapter"});
+    CHECK(logits == logits_of({base, made}));
+    write_ours(run + "/adapter", logits);
+    if (name.starts_with("olmoe")) continue;  // a run writes the adapters of each expert
+    const SafetensorsFile written(run + "/adapter/adapter_model.safetensors"),
+        theirs(made + "/adapter_model.safetensors");
+    CHECK(written.entries().size() == theirs.entries().size());
+    for (const SafetensorsEntry& entry : theirs.entries()) {
+      CAPTURE(entry.name);
+      REQUIRE(written.find(entry.name) != nullptr);
+      CHECK(written.find(entry.name)->shape == entry.shape);
+      CHECK(test::all_floats(*written.find(entry.name)) == test::all_floats(entry));
+    }
+  }
+}
+
+TEST_CASE("an adapter is continued as a whole, or not at all") {
+  const std::string made = str(kSourceDir, "/tests/golden/adapters/olmoe_experts"),
+                    changed = "written_from_changed";
+  fs::remove_all(changed);
+  fs::create_directories(changed);
+  fs::copy_file(made + "/adapter_model.safetensors", changed + "/adapter_model.safetensors");
+  Json config = Json::parse(test::read_file(made + "/adapter_config.json"));
+  config["target_modules"] = ".*q_proj";  // select_experts() adds nothing to an expression
+  std::ofstream(changed + "/adapter_config.json") << config;
+  const test::Finished refused = workshop_without_model().train(
+      1, str("--model.init_from=", kSourceDir, "/tests/golden/folders/olmoe --model.adapter=../", changed));
+  CHECK(refused.exit_code == 1);
+  CHECK_MESSAGE(
+      test::missing_from(refused.output, {changed, ": has an adapter of model.layers.0.mlp.experts.",
+                                          ", which its adapter_config.json does not select: list "}) == "",
+      refused.output);
 }
 
 TEST_CASE("written folders of adapters on 4-bit weights are one model, and the one merged into 16 bits") {

@@ -12,6 +12,7 @@
 #include "hub/gguf/gguf_rope.h"
 #include "hub/gguf/gguf_tokenizer.h"
 #include "hub/text_codec.h"
+#include "model/names.h"
 #include "runtime/byte_progress.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -168,6 +169,18 @@ std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, Published
   return joined_by_name(outputs);
 }
 
+// The rows of one of two kinds, which are in turn: those of gate or of up.
+ReadValues every_other_row(const ReadValues& read, int64_t width, int64_t turn) {
+  return [=](const std::string& name, int64_t first, int64_t count, float* to) {
+    for (const int64_t end = first + count; first < end;) {
+      const int64_t row = first / width, column = first % width, n = std::min(end - first, width - column);
+      read(name, (2 * row + turn) * width + column, n, to);
+      first += n;
+      to += n;
+    }
+  };
+}
+
 // The factors of every layer. An adapter file has only one alpha, from which llama.cpp computes the scale of
 // each layer, alpha / rank. If a layer has another scale, b is multiplied by the rest.
 std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const AdapterFolder& adapter,
@@ -176,7 +189,7 @@ std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const A
   std::vector<GgufTensorOutput> outputs;
   for (const GgufParameter& p : gguf_parameters(config)) {
     const std::string layer = p.parameter.substr(0, p.parameter.rfind('.'));
-    const auto found = adapter.adapters().find(layer);
+    const auto found = adapter.adapters().find(adapted_layer(param_names(config.family), layer));
     if (found == adapter.adapters().end() || !p.matrix()) continue;
     const int64_t rank = found->second.rank;
     const auto rest =
@@ -195,12 +208,14 @@ std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const A
     b.name = p.name + ".lora_b";
     b.shape = {p.shape[0], rank};
     a.transposed = b.transposed = false;
+    a.turn = b.turn = -1;
     outputs.push_back({a.name, type, a.shape_of_tensor(), [a, read](int64_t first, int64_t count, float* to) {
                          read_as_gguf(a, read, first, count, to);
                        }});
+    const ReadValues read_b = p.turn < 0 ? read : every_other_row(read, rank, p.turn);
     outputs.push_back(
-        {b.name, type, b.shape_of_tensor(), [b, read, rest](int64_t first, int64_t count, float* to) {
-           read_as_gguf(b, read, first, count, to);
+        {b.name, type, b.shape_of_tensor(), [b, read_b, rest](int64_t first, int64_t count, float* to) {
+           read_as_gguf(b, read_b, first, count, to);
            for (int64_t i = 0; i < count; ++i) to[i] *= rest;
          }});
   }

@@ -56,7 +56,7 @@ void take_adapter(LoadedConfig& loaded) {
   }
   if (loaded.origin.at("lora.rank") != "default" && !continues_adapter(c)) return;
   Config published;
-  published.lora = adapter.lora;
+  published.lora = selection_of(adapter, read_published_config(c.init_from).family);
   published.lora.init = LoraInit::adapter;
   if (loaded.origin.at("lora.dropout") != "default") published.lora.dropout = c.lora.dropout;
   take_keys(loaded, published, "lora.", path, {});
@@ -120,6 +120,9 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world, b
             c.adapter, ": ", path, " has no adapter of rank ", adapter.rank, " and scale ", adapter.scale,
             ", which its ", kAdapterConfigName, " describes");
     }
+    for (const auto& [path, adapter] : initial.adapter->adapters())
+      check(setup.model.adapters.contains(path), c.adapter, ": has an adapter of ", path, ", which its ",
+            kAdapterConfigName, " does not select: list the layer in target_modules");
     initial.lines += str("adapter   ", c.adapter, ", to continue\n");
   } else {
     check(c.model.quantized.empty(), c.init_from, " has 4-bit weights, into which ", c.adapter,

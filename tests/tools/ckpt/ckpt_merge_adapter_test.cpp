@@ -23,7 +23,7 @@ constexpr double kF32 = 2e-5;
 const std::string kGolden = str(kSourceDir, "/tests/golden/");
 
 std::string adapter_of(const std::string& name) { return kGolden + "adapters/" + name; }
-std::string base_of(const std::string& name) { return kGolden + "folders/" + name.substr(0, name.find('_')); }
+std::string base_of(const std::string& name) { return kGolden + "folders/" + base_of_adapter(name); }
 
 // An empty folder for a test.
 std::string new_folder(const std::string& name) {
@@ -45,8 +45,9 @@ double logits_error(const std::string& folder, const std::string& name) {
 
 TEST_CASE("merged adapters of every family are model folders with PEFT's logits") {
   const std::string work = new_folder("ckpt_merge_adapter");
-  for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_resized",
-                                 "qwen2_resized", "olmoe_experts", "olmoe_down", "mixtral_modules"}) {
+  for (const std::string name :
+       {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_resized", "qwen2_resized", "olmoe_experts",
+        "olmoe_down", "mixtral_modules", "gpt_oss_experts", "gpt_oss_up", "granitemoe_experts"}) {
     const std::string out = work + "/" + name;
     const Ran ran = ckpt({"merge-adapter", base_of(name), adapter_of(name), "--out", out, "--dtype", "f32"});
     CAPTURE(ran);
