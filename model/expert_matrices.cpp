@@ -85,9 +85,9 @@ Tensor ExpertMatrices::matrices(LayerCall& c, const ParamView& p) const {
   const std::span<const ParamId> ids = ids_of(experts);
   const Tensor& first = p[ids.front()];
   if (last_) {
-    const Tensor copy = c.scratch.alloc(c.dtype, shape_);
-    transpose(c.stream, {.y = by_expert(copy), .x = by_place(first)});
-    return copy;
+    const Tensor turned = c.scratch.alloc(c.dtype, shape_);
+    transpose(c.stream, {.y = by_expert(turned), .x = by_place(first)});
+    return turned;
   }
   const int64_t of_each = std::ssize(ids) / experts.count;
   check(!first.data || of_each == 0 ||

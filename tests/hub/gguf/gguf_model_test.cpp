@@ -11,6 +11,7 @@
 #include "runtime/json.h"
 #include "runtime/sha256.h"
 #include "source_dir.h"
+#include "tests/golden.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/tools/ckpt/ckpt_run.h"
@@ -92,6 +93,49 @@ TEST_CASE("an exported model has the tensors that llama.cpp expects") {
     size_t others = file.find("rope_freqs.weight") ? 1 : 0;
     others += !expected["tensors"].contains("output.weight") && file.find("output.weight") ? 1 : 0;
     CHECK(file.tensors().size() == expected["tensors"].size() + others);
+  }
+}
+
+TEST_CASE("an exported adapter adds to the tensors of a model what merging adds") {
+  for (const std::string name : {"llama", "mistral", "gpt2", "mixtral_modules", "gpt_oss_experts",
+                                 "gpt_oss_up", "granitemoe_experts"}) {
+    CAPTURE(name);
+    const std::string base = folder_of(test::base_of_adapter(name)), adapter = base + "_" + name,
+                      merged = adapter + "_merged";
+    for (const std::string& folder : {adapter, merged}) fs::remove_all(folder);
+    fs::copy(str(kSourceDir, "/tests/golden/adapters/", name), adapter);
+    fs::copy_file(base + "/config.json", adapter + "/config.json");
+    REQUIRE(test::ckpt({"merge-adapter", base, adapter, merged, "--dtype", "f32"}).exit_code == 0);
+    const GgufFile before(exported(base, name)), after(exported(merged, name + "_merged")),
+        factors(exported(adapter, name + "_adapter"));
+    const auto alpha = factors.value<double>("adapter.lora.alpha");
+    size_t changed = 0;
+    for (const GgufTensor& tensor : before.tensors()) {
+      CAPTURE(tensor.name);
+      std::vector<float> expected = all_of(before, tensor);
+      if (const GgufTensor* const a = factors.find(tensor.name + ".lora_a")) {
+        const GgufTensor& b = *factors.find(tensor.name + ".lora_b");
+        const std::vector<float> of_a = all_of(factors, *a), of_b = all_of(factors, b);
+        const bool experts = a->shape.size() == 3;
+        const int64_t E = experts ? a->shape[0] : 1, rank = b.shape.back(), in = a->shape.back(),
+                      out = b.shape[experts ? 1 : 0];
+        REQUIRE(std::ssize(expected) == E * out * in);
+        REQUIRE(std::ssize(of_a) == E * rank * in);
+        for (int64_t row = 0; row < E * out; ++row)
+          for (int64_t i = 0; i < in; ++i) {
+            double sum = 0;
+            for (int64_t j = 0; j < rank; ++j)
+              sum += of_b[static_cast<size_t>(row * rank + j)] *
+                     of_a[static_cast<size_t>((row / out * rank + j) * in + i)];
+            expected[static_cast<size_t>(row * in + i)] +=
+                static_cast<float>(sum * alpha / static_cast<double>(rank));
+          }
+        ++changed;
+      }
+      const std::vector<float> found = all_of(after, *after.find(tensor.name));
+      CHECK(bench::max_error({found.begin(), found.end()}, {expected.begin(), expected.end()}) < 2e-5);
+    }
+    CHECK(2 * changed == factors.tensors().size());
   }
 }
 
