@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "hub/expert_tensors.h"
 #include "hub/peft_names.h"
-#include "model/names.h"
 #include "runtime/check.h"
 #include "runtime/json.h"
 #include "runtime/json_reader.h"
@@ -132,52 +132,34 @@ LoraInit read_init(const JsonReader& in) {
   return init == "gaussian" ? LoraInit::gaussian : LoraInit::kaiming;
 }
 
-// Whether the layer is a parameter of PEFT's module of all experts, no module itself.
-bool is_parameter(const std::string& family, const std::string& path) {
-  return param_names(family).joins_experts && is_inside(path, {"experts"});
-}
-
-// PEFT rejects layers together with a string of targets. PEFT writes "all-linear" as a list, and other
-// readers of its files know only the list.
 struct WrittenTargets {
   json targets;
   json parameters = nullptr;
   bool with_layers = true;
 };
 
-// Of targets that name parameters, too. They are listed by path, since `layers` selects none.
-WrittenTargets targets_with_parameters(const LoraConfig& lora, const Adapters& adapters,
-                                       const std::string& family) {
-  WrittenTargets written{.targets = json::array(), .parameters = json::array()};
-  for (const auto& [path, adapter] : adapters)
-    (is_parameter(family, path) ? written.parameters : written.targets).push_back(path);
-  const auto* const list = std::get_if<std::vector<std::string>>(&lora.targets);
-  written.with_layers = list != nullptr;
-  if (!list) return written;
-  written.targets = json::array();
-  for (const std::string& target : *list)
-    if (std::none_of(adapters.begin(), adapters.end(), [&](const auto& adapter) {
-          return is_parameter(family, adapter.first) && names_module(target, adapter.first);
-        }))
-      written.targets.push_back(target);
-  return written;
-}
-
+// PEFT rejects layers together with a string of targets. PEFT writes "all-linear" as a list, and other
+// readers of its files know only the list. Layers of experts are parameters of PEFT's module of all experts;
+// since `layers` selects none of them, and they may have the names of other layers, all are listed by path.
 WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters, const std::string& family) {
-  json listed = json::array();
-  for (const auto& [path, adapter] : adapters) listed.push_back(peft_name(family, path));
-  if (has_peft_names(family)) return {.targets = listed, .with_layers = false};
-  if (std::any_of(adapters.begin(), adapters.end(),
-                  [&](const auto& adapter) { return is_parameter(family, adapter.first); }))
-    return targets_with_parameters(lora, adapters, family);
-  if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return {*list};
+  WrittenTargets listed{.targets = json::array(), .with_layers = false};
+  for (const auto& [path, adapter] : adapters)
+    (is_of_experts(path) ? listed.parameters : listed.targets).push_back(peft_name(family, path));
+  const auto choice = [&](const auto& words) {
+    const bool ambiguous = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return names_single_experts(word, family);
+    });
+    return ambiguous ? listed : WrittenTargets{words};
+  };
+  if (has_peft_prefixes(family) || !listed.parameters.is_null()) return listed;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return choice(*list);
   if (is_all_linear(lora.targets)) {
     std::set<std::string> ends;
     for (const auto& [path, adapter] : adapters) ends.insert(last_component(path));
-    return {ends};
+    return choice(ends);
   }
   if (lora.layers.empty()) return {std::get<std::string>(lora.targets)};
-  return {.targets = listed, .with_layers = false};
+  return listed;
 }
 
 json number_to_write(double value) {
@@ -185,9 +167,9 @@ json number_to_write(double value) {
   return value;
 }
 
-json exceptions_to_write(const std::map<std::string, double>& exceptions) {
+json exceptions_to_write(const std::map<std::string, double>& exceptions, const std::string& family) {
   json all = json::object();
-  for (const auto& [pattern, value] : exceptions) all[pattern] = number_to_write(value);
+  for (const auto& [pattern, value] : exceptions) all[peft_name(family, pattern)] = number_to_write(value);
   return all;
 }
 
@@ -236,7 +218,9 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
                                 const std::string& family) {
   const LoraConfig& lora = config.lora;
   const WrittenTargets written = targets_to_write(lora, adapters, family);
-  json out{{"alpha_pattern", exceptions_to_write(lora.alpha_pattern)},
+  std::vector<std::string> modules_to_save = lora.save_modules;
+  for (std::string& module : modules_to_save) module = peft_name(family, module);
+  json out{{"alpha_pattern", exceptions_to_write(lora.alpha_pattern, family)},
            {"base_model_name_or_path", text_or_null(config.base)},
            {"bias", name_of(lora.bias)},
            {"fan_in_fan_out", config.fan_in_fan_out},
@@ -247,10 +231,10 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
            {"layers_to_transform", written.with_layers ? list_or_null(lora.layers) : json(nullptr)},
            {"lora_alpha", number_to_write(lora.alpha)},
            {"lora_dropout", lora.dropout},
-           {"modules_to_save", list_or_null(lora.save_modules)},
+           {"modules_to_save", list_or_null(modules_to_save)},
            {"peft_type", "LORA"},
            {"r", lora.rank},
-           {"rank_pattern", exceptions_to_write(lora.rank_pattern)},
+           {"rank_pattern", exceptions_to_write(lora.rank_pattern, family)},
            {"revision", text_or_null(config.revision)},
            {"target_modules", written.targets},
            {"task_type", "CAUSAL_LM"},

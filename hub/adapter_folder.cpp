@@ -47,9 +47,18 @@ std::string adapter_tensor_name(const std::string& parameter) { return kPrefix +
 
 LoraConfig selection_of(const AdapterConfig& config, const std::string& family) {
   LoraConfig lora = config.lora;
+  const auto name = [&](const std::string& of_peft) { return name_in_files(family, of_peft); };
+  for (auto* const patterns : {&lora.rank_pattern, &lora.alpha_pattern}) {
+    std::map<std::string, double> renamed;
+    for (const auto& [pattern, value] : *patterns) renamed[name(pattern)] = value;
+    *patterns = std::move(renamed);
+  }
+  for (std::string& module : lora.save_modules) module = name(module);
+  if (auto* const list = std::get_if<std::vector<std::string>>(&lora.targets))
+    for (std::string& target : *list) target = name(target);
   if (has_no_targets(lora.targets) && config.parameters.empty())
     lora.targets = default_targets(param_names(family));
-  if (!config.parameters.empty()) select_experts(lora, config.parameters, family);
+  select_experts(lora, config.parameters, family);
   return lora;
 }
 
@@ -59,6 +68,7 @@ AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
       config_(read_adapter_config(folder + "/" + kAdapterConfigName, warnings_)),
       tensors_(folder, kAdapterStem),
       tied_(*base.config().tied),
+      experts_(base.config().experts),
       vocab_(base.config().vocab) {
   const ParamNames& names = param_names(base.config().family);
   embedding_ = names.embedding + kWeight;
@@ -84,7 +94,7 @@ void AdapterFolder::check_names(const Model& base) {
           ", must be F32, BF16 or F16");
     std::string parameter = name_in_files(family_, name.substr(std::size(kPrefix) - 1));
     if (is_of_all_experts(parameter)) {
-      add_experts(parameter, *entry, base.config());
+      add_experts(parameter, *entry, base.config(), config_.parameters);
       continue;
     }
     // PEFT copies the weight of a head that has an adapter.
@@ -98,11 +108,15 @@ void AdapterFolder::check_names(const Model& base) {
       check(std::find(linear.begin(), linear.end(), path) != linear.end(), tensors_.path(), ": ", shown,
             ": the base has no such layer, or one that cannot have an adapter: its layers are named like ",
             linear.front(), ": check that the adapter was made for this base");
-      add_layer(parameter, *entry, shapes);
+      if (is_of_experts(path))
+        of_single_experts_[parameter] = entry;
+      else
+        add_layer(parameter, *entry, shapes);
     } else {
       add_replaced(parameter, *entry, shapes);
     }
   }
+  join_single_experts(base.config());
   check_layers();
   check_vocabulary(shapes);
   for (const std::string& parameter : order)
@@ -110,9 +124,9 @@ void AdapterFolder::check_names(const Model& base) {
 }
 
 void AdapterFolder::add_experts(const std::string& name, const SafetensorsEntry& entry,
-                                const ModelConfig& config) {
+                                const ModelConfig& config, std::span<const std::string> parameters) {
   const std::string where = str(tensors_.path(), ": ", printable(entry.name));
-  for (ExpertPart& part : expert_parts(name, entry, config, config_.parameters, where)) {
+  for (ExpertPart& part : expert_parts(name, entry, config, parameters, where)) {
     const std::string parameter = part.parameter;
     const int64_t other = ranks_.try_emplace(part.layer, part.rank).first->second;
     check(other == part.rank, where, " has rank ", part.rank, " for ", part.layer, ", which has rank ",
@@ -121,6 +135,62 @@ void AdapterFolder::add_experts(const std::string& name, const SafetensorsEntry&
     entries_[parameter] = {&entry, std::move(part)};
   }
   entries_[name] = {&entry};
+}
+
+void AdapterFolder::join_single_experts(const ModelConfig& config) {
+  if (of_single_experts_.empty()) return;
+  const ParamNames& names = param_names(family_);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    if (!config.has_experts(i)) continue;
+    const std::string block = block_prefix(names, i), down = block + names.expert_down;
+    const bool nested = of_single_experts_.contains(of_expert(down, 0) + kA);
+    if (names.interleaved_experts())
+      join_layers(config, {block + names.expert_gate_up}, config.hidden, 2 * config.expert_ffn, nested);
+    else
+      join_layers(config, {block + names.expert_gate, block + names.expert_up}, config.hidden,
+                  config.expert_ffn, nested);
+    join_layers(config, {down}, config.expert_ffn, config.hidden, false);
+  }
+  check(of_single_experts_.empty(), tensors_.path(), ": ",
+        of_single_experts_.empty() ? "" : adapter_tensor_name(of_single_experts_.begin()->first),
+        " has no fellow: all experts of a block have adapters of gate and up, of down, or of both");
+}
+
+// Makes one a and one b of the layers of all experts of a block, which are side by side.
+void AdapterFolder::join_layers(const ModelConfig& config, const std::vector<std::string>& layers, int64_t in,
+                                int64_t out, bool nested) {
+  const std::string first = of_expert(layers.front(), 0);
+  if (!of_single_experts_.contains(first + kA)) return;
+  const auto side = std::ssize(layers);
+  int64_t rank = 0;
+  for (const char* const end : {kA, kB}) {
+    const bool is_a = end == kA;
+    SafetensorsEntry& made = made_.emplace_back(*of_single_experts_.at(first + kA));
+    const std::string name = module_of_experts(first) + (nested ? kBaseLayer : "") + end;
+    made.name = adapter_tensor_name(name);
+    std::vector<SingleExpert>& singles = made_of_[&made];
+    for (int64_t e = 0; e < config.experts; ++e)
+      for (int64_t l = 0; l < side; ++l) {
+        const std::string parameter = of_expert(layers[static_cast<size_t>(l)], e) + end;
+        const auto found = of_single_experts_.find(parameter);
+        check(found != of_single_experts_.end(), tensors_.path(), ": ", adapter_tensor_name(parameter),
+              " is missing: all experts of a block have adapters, gate and up both");
+        const SafetensorsEntry& entry = *found->second;
+        const bool matrix = entry.shape.size() == 2;
+        if (rank == 0 && matrix) rank = entry.shape[0];
+        check(matrix && rank > 0 && entry.shape == (is_a ? std::vector{rank, in} : std::vector{out, rank}),
+              tensors_.path(), ": ", entry.name, " is ", in_brackets(entry.shape), ", must be ",
+              is_a ? str("[rank, ", in, "]") : str("[", out, ", rank]"), " with one rank for all experts");
+        singles.push_back({.entry = &entry, .expert = e, .first_rank = l * rank, .first_row = l * out});
+      }
+    made.shape = is_a ? std::vector{config.experts * side * rank, in}
+                      : std::vector{side * out, side * rank * config.experts};
+    const std::string parameter = adapted_layer(first);
+    add_experts(name, made, config, std::span(&parameter, 1));
+  }
+  for (const std::string& layer : layers)
+    for (int64_t e = 0; e < config.experts; ++e)
+      for (const char* const end : {kA, kB}) of_single_experts_.erase(of_expert(layer, e) + end);
 }
 
 void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEntry& entry,
@@ -201,25 +271,36 @@ bool AdapterFolder::has(const std::string& parameter) const { return entries_.co
 
 // The layer whose adapter changes the weight.
 std::string AdapterFolder::layer_of(const std::string& weight) const {
-  return adapted_layer(param_names(family_), without_end(weight, kWeight));
+  return adapted_layer(without_end(weight, kWeight));
 }
 
 bool AdapterFolder::adapts(const std::string& weight) const {
   return weight.ends_with(kWeight) && adapters_.contains(layer_of(weight));
 }
 
+const std::vector<float>& AdapterFolder::whole_tensor(const SafetensorsEntry& entry) const {
+  WholeTensor& whole = of_experts_[entry.name.ends_with(kA) ? 1 : 0];
+  if (whole.entry == &entry) return whole.values;
+  whole.entry = &entry;
+  if (const auto made = made_of_.find(&entry); made != made_of_.end()) {
+    whole.values = joined_values(entry, experts_, made->second);
+  } else {
+    whole.values.resize(static_cast<size_t>(element_count(entry)));
+    read_floats(entry, 0, std::ssize(whole.values), whole.values.data());
+  }
+  return whole.values;
+}
+
 void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t count, float* to) const {
   const Place& place = entries_.at(parameter);
-  if (!place.part) {
+  if (!place.part && !made_of_.contains(place.entry)) {
     read_floats(*place.entry, first, count, to);
   } else {
-    WholeTensor& whole = of_experts_[place.part->is_a ? 1 : 0];
-    if (whole.entry != place.entry) {
-      const int64_t all = element_count(*place.entry);
-      whole = {place.entry, std::vector<float>(static_cast<size_t>(all))};
-      read_floats(*place.entry, 0, all, whole.values.data());
-    }
-    read_part(*place.part, whole.values, first, count, to);
+    const std::vector<float>& whole = whole_tensor(*place.entry);
+    if (place.part)
+      read_part(*place.part, whole, first, count, to);
+    else
+      std::copy_n(whole.begin() + first, count, to);
   }
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(count)});
   check(!wrong, tensors_.path(), ": ", parameter, ": element ", first + wrong.value_or(0), " is ",

@@ -6,6 +6,7 @@
 // Names and shapes must match the base model and adapter_config.json. Otherwise an Error names the tensor.
 
 #include <array>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -75,7 +76,11 @@ class AdapterFolder {
   };
 
   void check_names(const Model& base);
-  void add_experts(const std::string& name, const SafetensorsEntry& entry, const ModelConfig& config);
+  void add_experts(const std::string& name, const SafetensorsEntry& entry, const ModelConfig& config,
+                   std::span<const std::string> parameters);
+  void join_single_experts(const ModelConfig& config);
+  void join_layers(const ModelConfig& config, const std::vector<std::string>& layers, int64_t in, int64_t out,
+                   bool nested);
   void add_layer(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
   void add_replaced(const std::string& parameter, const SafetensorsEntry& entry, const Shapes& shapes);
   void check_layers();
@@ -83,6 +88,7 @@ class AdapterFolder {
   std::string tensor_name(const std::string& parameter) const;
   std::string layer_of(const std::string& weight) const;
   std::vector<float> read_all(const std::string& parameter) const;
+  const std::vector<float>& whole_tensor(const SafetensorsEntry& entry) const;
   void load(const std::string& weight, const Adapter& adapter);
 
   std::string folder_, family_;
@@ -91,9 +97,13 @@ class AdapterFolder {
   TensorFolder tensors_;
   std::string embedding_, head_;  // names of parameters
   bool tied_, transposed_;
-  int64_t vocab_;
+  int64_t experts_, vocab_;
   std::map<std::string, int64_t> ranks_;  // keyed by path of a layer; read from the file's shapes
   std::map<std::string, Place> entries_;  // keyed by parameter
+  std::map<std::string, const SafetensorsEntry*> of_single_experts_;  // keyed by parameter, until joined
+  // Tensors of all experts that the file does not have, and what they are made of.
+  std::deque<SafetensorsEntry> made_;
+  std::map<const SafetensorsEntry*, std::vector<SingleExpert>> made_of_;
   Adapters adapters_;
   std::vector<std::string> replaced_;
   Update update_;                                  // used by the last merge

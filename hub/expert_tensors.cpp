@@ -1,8 +1,11 @@
 #include "hub/expert_tensors.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 
+#include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
 #include "hub/peft_names.h"
 #include "model/lora.h"
@@ -27,16 +30,6 @@ std::string block_of(const std::string& name, const ParamNames& names, const Mod
     if (const std::string prefix = block_prefix(names, i); name.starts_with(prefix) && config.has_experts(i))
       return prefix;
   fail(str(where, ": the base has no such experts: check that the adapter was made for this base"));
-}
-
-// The pattern for layers of single experts that means the same as one for the parameter of all, which it
-// still matches, for PEFT. The module around them may have another name here.
-std::string pattern_for(const std::string& pattern, const std::string& parameter, const std::string& layers) {
-  if (!pattern.ends_with(parameter)) return pattern;
-  std::string before = pattern.substr(0, pattern.size() - parameter.size());
-  for (const std::string end : {"experts\\.", "experts.", "mlp\\.", "mlp."})
-    if (before.ends_with(end)) before.erase(before.size() - end.size());
-  return before + R"(.*experts\.(\d+\.)" + layers + '|' + parameter + ')';
 }
 
 }  // namespace
@@ -66,7 +59,7 @@ std::vector<ExpertPart> expert_parts(const std::string& name, const SafetensorsE
     const std::string path = block + of_expert(layer, e);
     parts.push_back({.parameter = path + (is_a ? ".lora_A.weight" : ".lora_B.weight"),
                      .is_a = is_a,
-                     .layer = adapted_layer(names, path),
+                     .layer = adapted_layer(path),
                      .experts = E,
                      .expert = e,
                      .rank = rank,
@@ -102,28 +95,57 @@ void read_part(const ExpertPart& part, std::span<const float> whole, int64_t fir
   }
 }
 
+std::vector<float> joined_values(const SafetensorsEntry& of_all, int64_t experts,
+                                 std::span<const SingleExpert> singles) {
+  const bool is_a = of_all.name.ends_with("lora_A.weight");
+  const int64_t width = of_all.shape[1], rank = (is_a ? of_all.shape[0] : width) / experts;
+  std::vector<float> all(static_cast<size_t>(of_all.shape[0] * width)), values;
+  for (const SingleExpert& single : singles) {
+    values.resize(static_cast<size_t>(element_count(*single.entry)));
+    read_floats(*single.entry, 0, std::ssize(values), values.data());
+    if (is_a) {
+      const int64_t row = single.expert * rank + single.first_rank;
+      std::copy(values.begin(), values.end(), all.begin() + row * width);
+      continue;
+    }
+    const int64_t columns = single.entry->shape[1];
+    for (int64_t i = 0; i < std::ssize(values); ++i) {
+      const int64_t row = single.first_row + i / columns, j = single.first_rank + i % columns;
+      all[static_cast<size_t>(row * width + j * experts + single.expert)] = values[static_cast<size_t>(i)];
+    }
+  }
+  return all;
+}
+
 void select_experts(LoraConfig& lora, std::span<const std::string> parameters, const std::string& family) {
   const ParamNames& names = param_names(family);
-  const std::string gate = last_component(names.expert_gate), up = last_component(names.expert_up),
-                    down = last_component(names.expert_down);
   for (const std::string& parameter : parameters)
     check(parameter.ends_with(kGateUp) || parameter.ends_with(kDown), "target_parameters: \"", parameter,
           "\" is not supported, only those of experts are: ", kGateUp, " and ", kDown);
+  if (names.expert_down.empty()) return;
   auto* const targets = std::get_if<std::vector<std::string>>(&lora.targets);
-  if (names.joins_experts) {
-    if (targets) targets->insert(targets->end(), parameters.begin(), parameters.end());
-    return;
+  if (!targets) return;
+  for (const std::string& parameter : parameters) targets->push_back(name_in_files(family, parameter));
+  const auto has = [&](const std::string& layer) {
+    return !layer.empty() &&
+           std::find(targets->begin(), targets->end(), last_component(layer)) != targets->end();
+  };
+  if (!parameters.empty()) return;
+  const bool gate_up = has(names.expert_gate) && has(names.expert_up), down = has(names.expert_down);
+  if (gate_up) {
+    const std::string pattern = std::string(R"(.*experts\.)") + kGateUp;
+    targets->push_back(std::string("experts.") + kGateUp);
+    lora.rank_pattern[pattern] = 2 * static_cast<double>(lora.rank);
+    lora.alpha_pattern[pattern] = lora.alpha * (lora.rslora ? std::sqrt(2.0) : 2.0);
   }
-  if (targets) {
-    if (selects(parameters, kGateUp)) targets->insert(targets->end(), {gate, up});
-    if (selects(parameters, kDown)) targets->push_back(down);
-  }
-  for (auto* const patterns : {&lora.rank_pattern, &lora.alpha_pattern}) {
-    std::map<std::string, double> changed;
-    for (const auto& [pattern, value] : *patterns)
-      changed[pattern_for(pattern_for(pattern, kGateUp, "(" + gate + "|" + up + ")"), kDown, down)] = value;
-    *patterns = std::move(changed);
-  }
+  if (down) targets->push_back(std::string("experts.") + kDown);
+}
+
+bool names_single_experts(const std::string& target, const std::string& family) {
+  const ParamNames& names = param_names(family);
+  return !names.expert_down.empty() &&
+         (target == last_component(names.expert_gate) || target == last_component(names.expert_up) ||
+          target == last_component(names.expert_down));
 }
 
 }  // namespace flatshard

@@ -211,30 +211,6 @@ std::string prefix(const ModelConfig& config, int64_t layer) {
   return block_prefix(param_names(config.family), layer);
 }
 
-// One of the layers of each expert, whose outputs begin at `column`.
-ExpertLayer expert_layer(const ModelConfig& config, int64_t layer, const std::string& name, int64_t column,
-                         int64_t in, int64_t out) {
-  ExpertLayer of_experts{.paths = {}, .column = column, .in = in, .out = out};
-  for (int64_t e = 0; e < config.experts; ++e)
-    of_experts.paths.push_back(prefix(config, layer) + of_expert(name, e));
-  return of_experts;
-}
-
-// The format of the experts' weights; empty: they have the compute dtype.
-std::optional<FourBitFormat> format_of(const ModelConfig& config, const std::vector<ExpertLayer>& layers) {
-  const auto format = [&](const std::string& path) {
-    const auto found = config.quantized.find(path);
-    return found == config.quantized.end() ? std::nullopt : std::optional(found->second);
-  };
-  const std::string& first = layers.front().paths.front();
-  for (const ExpertLayer& layer : layers)
-    for (const std::string& path : layer.paths)
-      check(format(path) == format(first),
-            "the experts of a block must all have 4-bit weights of one format, or none: ", path, " and ",
-            first, " differ: check quant.skip");
-  return format(first);
-}
-
 LinearSpec router_layer(const ModelConfig& config, int64_t layer) {
   return {prefix(config, layer) + param_names(config.family).router, config.hidden, config.experts,
           config.linear_bias};
@@ -266,14 +242,38 @@ ExpertMlp::ExpertMlp(ParamList& params, const ModelConfig& config, int64_t layer
                                .trainable = false,
                                .dtype = DType::f32});
   names.interleaved_experts() ? declare_interleaved(params, config) : declare_experts(params, config);
-  if (names.joins_experts) declare_joined_adapters(params, config);
+  declare_adapters(params, config);
   declare_shared(params, config);
+}
+
+ExpertMlp::Layer ExpertMlp::layer_named(const ModelConfig& config, const std::string& name, int64_t in,
+                                        int64_t out) const {
+  Layer of_experts{.paths = {}, .in = in, .out = out};
+  for (int64_t e = 0; e < count_; ++e)
+    of_experts.paths.push_back(prefix(config, layer_) + of_expert(name, e));
+  return of_experts;
+}
+
+// The format of the experts' weights; empty: they have the compute dtype.
+std::optional<FourBitFormat> ExpertMlp::format_of(const ModelConfig& config,
+                                                  const std::vector<Layer>& layers) {
+  const auto format = [&](const std::string& path) {
+    const auto found = config.quantized.find(path);
+    return found == config.quantized.end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::string& first = layers.front().paths.front();
+  for (const Layer& layer : layers)
+    for (const std::string& path : layer.paths)
+      check(format(path) == format(first),
+            "the experts of a block must all have 4-bit weights of one format, or none: ", path, " and ",
+            first, " differ: check quant.skip");
+  return format(first);
 }
 
 // The last layer is down, the others make up gate and up. Expert follows expert. With `transposed` the
 // matrices are stored as (in, out).
 void ExpertMlp::declare_matrices(ParamList& params, const ModelConfig& config,
-                                 const std::vector<ExpertLayer>& layers, bool transposed) {
+                                 const std::vector<Layer>& layers, bool transposed) {
   const Init init = Init::normal(0.02f), last = Init::normal(init_std_to_stream(config));
   const std::optional<FourBitFormat> format = format_of(config, layers);
   const auto shape_of = [&](int64_t in, int64_t out) {
@@ -283,7 +283,7 @@ void ExpertMlp::declare_matrices(ParamList& params, const ModelConfig& config,
   std::vector<ParamId> of_gate_up, of_down;
   std::vector<QuantizedParams> quantized_gate_up, quantized_down;
   for (size_t e = 0; e < static_cast<size_t>(count_); ++e)
-    for (const ExpertLayer& layer : layers) {
+    for (const Layer& layer : layers) {
       const bool is_down = &layer == &layers.back();
       const Shape shape = transposed ? Shape{layer.in, layer.out} : Shape{layer.out, layer.in};
       const Init& values = is_down ? last : init;
@@ -308,9 +308,8 @@ void ExpertMlp::declare_matrices(ParamList& params, const ModelConfig& config,
 
 void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
-  const std::vector<ExpertLayer> layers{
-      expert_layer(config, layer_, names.expert_gate_up, 0, hidden_, 2 * ffn_),
-      expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
+  const std::vector<Layer> layers{layer_named(config, names.expert_gate_up, hidden_, 2 * ffn_),
+                                  layer_named(config, names.expert_down, ffn_, hidden_)};
   declare_matrices(params, config, layers, true);
   const auto biases = [&](const std::string& name, int64_t width) {
     return params.add({.name = prefix(config, layer_) + name,
@@ -325,26 +324,26 @@ void ExpertMlp::declare_interleaved(ParamList& params, const ModelConfig& config
 
 void ExpertMlp::declare_experts(ParamList& params, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
-  const std::vector<ExpertLayer> layers{expert_layer(config, layer_, names.expert_gate, 0, hidden_, ffn_),
-                                        expert_layer(config, layer_, names.expert_up, ffn_, hidden_, ffn_),
-                                        expert_layer(config, layer_, names.expert_down, 0, ffn_, hidden_)};
+  const std::vector<Layer> layers{layer_named(config, names.expert_gate, hidden_, ffn_),
+                                  layer_named(config, names.expert_up, hidden_, ffn_),
+                                  layer_named(config, names.expert_down, ffn_, hidden_)};
   declare_matrices(params, config, layers, false);
-  if (names.joins_experts) return;
-  gate_up_adapter_ = ExpertAdapter(params, config, {layers[0], layers[1]}, share_);
-  down_adapter_ = ExpertAdapter(params, config, {layers[2]}, share_);
 }
 
 // If both layers have adapters, that of gate and up is nested in PEFT's module of the other.
-void ExpertMlp::declare_joined_adapters(ParamList& params, const ModelConfig& config) {
-  const ParamNames& names = param_names(config.family);
-  const std::string down_of_one = prefix(config, layer_) + of_expert(names.expert_down, 0),
-                    module = module_of_experts(down_of_one), gate_up = module + ".gate_up_proj",
-                    down = adapted_layer(names, down_of_one);
-  gate_up_adapter_ =
-      ExpertAdapter(params, config, {.paths = {gate_up}, .column = 0, .in = hidden_, .out = 2 * ffn_},
-                    config.adapters.contains(down) ? module + ".base_layer" : module, share_);
-  down_adapter_ = ExpertAdapter(params, config, {.paths = {down}, .column = 0, .in = ffn_, .out = hidden_},
-                                module, share_);
+void ExpertMlp::declare_adapters(ParamList& params, const ModelConfig& config) {
+  const std::string down_of_one =
+                        prefix(config, layer_) + of_expert(param_names(config.family).expert_down, 0),
+                    module = module_of_experts(down_of_one), down = adapted_layer(down_of_one);
+  const bool nested = config.adapters.contains(down);
+  gate_up_adapter_ = ExpertAdapter(params, config,
+                                   {.path = module + kGateUpOfExperts,
+                                    .name = nested ? module + ".base_layer" : module,
+                                    .in = hidden_,
+                                    .out = 2 * ffn_},
+                                   share_);
+  down_adapter_ =
+      ExpertAdapter(params, config, {.path = down, .name = module, .in = ffn_, .out = hidden_}, share_);
 }
 
 void ExpertMlp::declare_shared(ParamList& params, const ModelConfig& config) {

@@ -45,11 +45,18 @@ class ExpertMlp {
   Linear& reader() { return router_; }
 
  private:
-  void declare_matrices(ParamList& params, const ModelConfig& config, const std::vector<ExpertLayer>& layers,
+  // A layer of each expert.
+  struct Layer {
+    std::vector<std::string> paths;
+    int64_t in, out;
+  };
+  Layer layer_named(const ModelConfig& config, const std::string& name, int64_t in, int64_t out) const;
+  static std::optional<FourBitFormat> format_of(const ModelConfig& config, const std::vector<Layer>& layers);
+  void declare_matrices(ParamList& params, const ModelConfig& config, const std::vector<Layer>& layers,
                         bool transposed);
   void declare_experts(ParamList& params, const ModelConfig& config);
   void declare_interleaved(ParamList& params, const ModelConfig& config);
-  void declare_joined_adapters(ParamList& params, const ModelConfig& config);
+  void declare_adapters(ParamList& params, const ModelConfig& config);
   void declare_shared(ParamList& params, const ModelConfig& config);
   void route(LayerCall& c, const ParamView& p, const Rows& x);
   // Steps 3 to 5; with an empty o only what the backward pass needs.

@@ -103,13 +103,12 @@ bool in_chosen_block(const LoraConfig& lora, const std::string& path) {
   return block && std::find(lora.layers.begin(), lora.layers.end(), *block) != lora.layers.end();
 }
 
-// Leaf modules and the modules that contain them. For adapters, joined experts are one layer.
+// Leaf modules and the modules that contain them. For adapters, a layer of all experts is one.
 std::vector<std::string> all_modules(const Model& model) {
-  const ParamNames& names = param_names(model.config().family);
   std::vector<std::string> paths;
   std::set<std::string> seen;
   for (const std::string& module : leaf_modules(model)) {
-    const std::string leaf = adapted_layer(names, module);
+    const std::string leaf = adapted_layer(module);
     for (size_t end = 0; end != std::string::npos;) {
       end = leaf.find('.', end + 1);
       if (const std::string path = leaf.substr(0, end); seen.insert(path).second) paths.push_back(path);
@@ -118,25 +117,42 @@ std::vector<std::string> all_modules(const Model& model) {
   return paths;
 }
 
+// Targets that name gate, up or down of single experts, in the words of older configs.
+void list_layers_of_one(const ModulePatterns& targets, const ParamNames& names,
+                        std::vector<std::string>& warnings) {
+  const auto* const list = std::get_if<std::vector<std::string>>(&targets);
+  if (!list) return;
+  for (const std::string& target : *list)
+    for (const std::string* name : {&names.expert_gate, &names.expert_up, &names.expert_down}) {
+      if (name->empty()) continue;
+      const std::string of_one = of_expert(*name, 0), of_all = adapted_layer(of_one);
+      if (names_module(target, of_one) && !names_module(target, of_all))
+        warnings.push_back(str("lora.targets: \"", target, "\" names no layer of experts, whose layer is ",
+                               of_all.substr(of_all.rfind('.') + 1)));
+    }
+}
+
+// PEFT 0.21 converts such names to those of experts on transformers 5.
+void list_layers_that_peft_loses(const Adapters& adapters, const ParamNames& names,
+                                 std::vector<std::string>& warnings) {
+  if (names.expert_gate.empty() || names.joins_experts) return;
+  const auto found = std::find_if(adapters.begin(), adapters.end(), [&](const auto& adapter) {
+    const std::string last = adapter.first.substr(adapter.first.rfind('.'));
+    return !is_of_experts(adapter.first) &&
+           (names.expert_gate.ends_with(last) || names.expert_up.ends_with(last) ||
+            names.expert_down.ends_with(last));
+  });
+  if (found != adapters.end())
+    warnings.push_back(str("lora.targets: PEFT on transformers 5 takes ", found->first,
+                           ", and all MLPs, for experts, and does not open their adapters: exclude them in "
+                           "lora.exclude, or merge the adapter"));
+}
+
 bool is_router(const Model& model, const std::string& path) {
   return model.config().experts > 0 && path.ends_with('.' + param_names(model.config().family).router);
 }
 
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
-
-// PEFT opens the gate and up of experts with lora.rank and lora.alpha / lora.rank alone, unless their files
-// join experts.
-void check_gates_of_experts(const LoraConfig& lora, const Model& model, const Adapters& adapters) {
-  const ParamNames& names = param_names(model.config().family);
-  const std::string down = names.expert_down.substr(names.expert_down.rfind('.') + 1);
-  const auto scale = static_cast<float>(lora_scale(lora.alpha, lora.rank, false));
-  for (const auto& [path, adapter] : adapters)
-    check(names.joins_experts || !is_of_expert(model, path) || names_module(down, path) ||
-              (adapter.rank == lora.rank && adapter.scale == scale),
-          "lora: ", path, " has rank ", adapter.rank, " and scale ", adapter.scale,
-          ", must have lora.rank = ", lora.rank, " and lora.alpha / lora.rank = ", scale,
-          ": PEFT knows no others for gate and up of experts: check lora.rslora and the patterns");
-}
 
 }  // namespace
 
@@ -162,9 +178,7 @@ bool is_inside(const std::string& path, const std::vector<std::string>& entries)
   });
 }
 
-bool is_of_expert(const Model& model, const std::string& path) {
-  return model.config().experts > 0 && is_inside(path, {"experts"});
-}
+bool is_of_experts(const std::string& path) { return is_inside(path, {"experts"}); }
 
 std::vector<std::string> linear_layers(const Model& model) {
   std::vector<std::string> paths;
@@ -210,11 +224,11 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   ModuleFilter targets("lora.targets", all_linear ? ModulePatterns(".*") : lora.targets),
       exclude("lora.exclude", lora.exclude);
   std::vector<std::string> linear = linear_layers(model), chosen;
-  for (std::string& path : linear) path = adapted_layer(param_names(model.config().family), path);
+  for (std::string& path : linear) path = adapted_layer(path);
   for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
     const bool is_head = path == param_names(model.config().family).head;
-    if (all_linear && (!is_linear || is_head || is_of_expert(model, path))) continue;
+    if (all_linear && (!is_linear || is_head || is_of_experts(path))) continue;
     const bool excluded = exclude.matches(path) || is_inside(path, lora.save_modules);
     if (!targets.matches(path) || excluded) continue;
     if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
@@ -227,10 +241,11 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
         linear.empty() ? "" : linear.front(),
         ": a list names paths or their ends, a string is a regular expression for whole paths");
   AdapterChoice choice = adapters_of(lora, chosen);
-  check_gates_of_experts(lora, model, choice.adapters);
   std::vector<std::string> warnings;
   if (!all_linear) targets.list_unused(warnings);
+  list_layers_of_one(lora.targets, param_names(model.config().family), warnings);
   exclude.list_unused(warnings);
+  list_layers_that_peft_loses(choice.adapters, param_names(model.config().family), warnings);
   choice.warnings.insert(choice.warnings.begin(), warnings.begin(), warnings.end());
   return choice;
 }

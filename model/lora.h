@@ -52,7 +52,7 @@ double lora_scale(double alpha, int64_t rank, bool rslora);
 bool is_all_linear(const ModulePatterns& targets);
 
 // Whether a path is that of a layer of an expert, or of all experts of a block.
-bool is_of_expert(const Model& model, const std::string& path);
+bool is_of_experts(const std::string& path);
 // The paths of a model's linear layers in model order, without a tied head, which has no weight of its own,
 // and without the routers of a mixture.
 std::vector<std::string> linear_layers(const Model& model);

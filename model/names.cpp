@@ -6,6 +6,8 @@
 namespace flatshard {
 namespace {
 
+const std::string kExperts = ".experts";  // the module of all experts of a block
+
 const ParamNames kLlama{.embedding = "model.embed_tokens",
                         .positions = "",
                         .block = "model.layers.{i}.",
@@ -230,17 +232,17 @@ std::string of_expert(std::string name, int64_t expert) {
 }
 
 std::string module_of_experts(const std::string& name) {
-  static const std::string kModule = ".experts";
-  const size_t at = name.find(kModule + '.'), number = at + kModule.size() + 1;
+  const size_t at = name.find(kExperts + '.'), number = at + kExperts.size() + 1;
   const bool is_of_one =
       at != std::string::npos && number < name.size() && name[number] >= '0' && name[number] <= '9';
-  return is_of_one ? name.substr(0, at + kModule.size()) : "";
+  return is_of_one ? name.substr(0, at + kExperts.size()) : "";
 }
 
-std::string adapted_layer(const ParamNames& names, const std::string& path) {
-  const std::string module = names.joins_experts ? module_of_experts(path) : "";
+std::string adapted_layer(const std::string& path) {
+  const std::string module = module_of_experts(path);
   if (module.empty()) return path;
-  return module + (path.ends_with(".down_proj") ? ".down_proj" : ".gate_up_proj");
+  const bool down = path.ends_with(".down_proj") || path.ends_with(".w2");
+  return module + (down ? kDownOfExperts : kGateUpOfExperts);
 }
 
 std::string block_prefix(const ParamNames& names, int64_t block) {

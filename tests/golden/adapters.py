@@ -46,7 +46,6 @@ ADAPTERS = {
     "olmoe_experts": ("olmoe", 64, dict(r=3, lora_alpha=6, target_modules=["q_proj"], alpha_pattern={"down_proj": 4},
                                         target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
     "olmoe_down": ("olmoe", 64, dict(r=2, lora_alpha=6, target_parameters=["mlp.experts.down_proj"])),
-    # In these families Flatshard has the tensors of all experts, too.
     "gpt_oss_experts": ("gpt_oss", 64, dict(r=3, lora_alpha=6, target_modules=["q_proj"], rank_pattern={"down_proj": 2},
                                             target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
     "gpt_oss_up": ("gpt_oss", 64, dict(r=2, lora_alpha=6, target_modules=["v_proj"],
@@ -106,16 +105,54 @@ def random_adapter(name, base, vocab, settings):
             config[key].sort()
     with open(path, "w") as file:
         json.dump(config, file, indent=2, sort_keys=True)
+    tokens, logits = write_expected(model, folder, vocab)
+    merged = model.merge_and_unload()
+    with torch.no_grad():
+        assert (merged(input_ids=tokens).logits - logits).abs().max() < 1e-5 * logits.abs().max(), name
+
+
+def write_expected(model, folder, vocab):
     (tokens,), (targets,) = batches(1, vocab)
     loss, logits = loss_of(model, tokens, targets, "sum")
     loss.backward()
     out = {"tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(), "loss": loss.detach().view(1)}
     for key, p in trained(model).items():
         out["grad." + key] = p.grad
-    merged = model.merge_and_unload()
-    with torch.no_grad():
-        assert (merged(input_ids=tokens).logits - logits).abs().max() < 1e-5 * logits.abs().max(), name
     save_file({key: t.contiguous() for key, t in out.items()}, os.path.join(folder, "expected.safetensors"))
+    return tokens, logits
+
+
+# An adapter for each layer of each expert, as PEFT wrote them for transformers 4: base, names of the layers, settings.
+SINGLE_EXPERTS = {
+    "olmoe_single": ("olmoe", "mlp", ("gate_proj", "up_proj", "down_proj"), dict(r=2, lora_alpha=6)),
+    "mixtral_single": ("mixtral", "block_sparse_moe", ("w1", "w3", "w2"), dict(r=3, lora_alpha=4, use_rslora=False)),
+}
+
+
+def single_experts(name, base, mlp, layers, settings):
+    folder = os.path.join(FOLDER, "adapters", name)
+    os.makedirs(folder, exist_ok=True)
+    torch.manual_seed(13)
+    rank, tensors = settings["r"], {}
+    sizes = hf.AutoConfig.from_pretrained(os.path.join(FOLDER, "folders", base))
+    count = getattr(sizes, "num_local_experts", None) or sizes.num_experts
+    for block in range(sizes.num_hidden_layers):
+        for expert in range(count):
+            for layer in layers:
+                inner, outer = sizes.hidden_size, sizes.intermediate_size
+                if layer == layers[2]:
+                    inner, outer = outer, inner
+                path = f"base_model.model.model.layers.{block}.{mlp}.experts.{expert}.{layer}"
+                tensors[path + ".lora_A.weight"] = torch.randn(rank, inner) * 0.1
+                tensors[path + ".lora_B.weight"] = torch.randn(outer, rank) * 0.1
+    save_file(tensors, os.path.join(folder, "adapter_model.safetensors"))
+    with open(os.path.join(folder, "adapter_config.json"), "w") as file:
+        json.dump(dict(settings, peft_type="LORA", task_type="CAUSAL_LM", target_modules=list(layers), bias="none",
+                       base_model_name_or_path="tests/golden/folders/" + base), file, indent=2, sort_keys=True)
+    model = hf.AutoModelForCausalLM.from_pretrained(os.path.join(FOLDER, "folders", base), dtype=torch.float32,
+                                                    attn_implementation="eager")
+    model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True).eval()
+    write_expected(model, folder, sizes.vocab_size)
 
 
 def training(name, base, vocab, settings):
@@ -205,8 +242,10 @@ def main():
     with quiet():
         for name, of in ADAPTERS.items():
             random_adapter(name, *of)
-            if not name.endswith(("_resized", "_down", "_modules", "_up")) and name != "olmoe_experts":
+            if not name.endswith(("_resized", "_down", "_modules", "_up")):
                 training(name, *of)
+        for name, of in SINGLE_EXPERTS.items():
+            single_experts(name, *of)
         targets()
 
 

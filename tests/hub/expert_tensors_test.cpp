@@ -39,6 +39,7 @@ TEST_CASE("an expert has rows of a, and every E-th column of b") {
   std::iota(whole.begin(), whole.end(), 0.0f);
   const std::vector<ExpertPart> a = parts_of(kGateUpA, {10, 16});
   REQUIRE(a.size() == 10);
+  CHECK(a[6].layer == "model.layers.1.mlp.experts.gate_up_proj");
   CHECK(a[6].parameter == "model.layers.1.mlp.experts.3.gate_proj.lora_A.weight");
   CHECK(a[7].parameter == "model.layers.1.mlp.experts.3.up_proj.lora_A.weight");
   CHECK(values_of(a[6], whole) == std::vector<float>(whole.begin() + 96, whole.begin() + 128));
@@ -78,31 +79,16 @@ TEST_CASE("tensors and parameters that do not fit are reported") {
       "down_proj");
 }
 
-TEST_CASE("patterns for parameters of all experts become patterns for the layers of each") {
-  LoraConfig lora{.targets = Texts{"q_proj"},
-                  .rank_pattern = {{R"(.*\.gate_up_proj)", 6}, {"q_proj", 2}},
-                  .alpha_pattern = {{"mlp.experts.down_proj", 3}}};
-  select_experts(lora, kBoth, "mixtral");
-  CHECK(std::get<Texts>(lora.targets) == Texts{"q_proj", "w1", "w3", "w2"});
-  const std::string path = "model.layers.0.block_sparse_moe.experts.3.";
-  const Adapters adapters =
-      adapters_of({.rank = 4, .alpha = 8, .rank_pattern = lora.rank_pattern, .alpha_pattern = {}},
-                  {path + "w1", path + "w3", path + "w2", "model.layers.0.self_attn.q_proj"})
-          .adapters;
-  CHECK(adapters.at(path + "w1").rank == 6);
-  CHECK(adapters.at(path + "w3").rank == 6);
-  CHECK(adapters.at(path + "w2").rank == 4);
-  CHECK(adapters.at("model.layers.0.self_attn.q_proj").rank == 2);
-  LoraConfig of_block{.targets = Texts{}, .alpha_pattern = {{"layers.2.mlp.experts.gate_up_proj", 5}}};
-  select_experts(of_block, kBoth, "mixtral");
-  lora.alpha_pattern.merge(of_block.alpha_pattern);
-  const auto scale = [&](const std::string& of) {
-    return adapters_of({.rank = 1, .alpha = 8, .alpha_pattern = lora.alpha_pattern}, {of})
-        .adapters.at(of)
-        .scale;
-  };
-  CHECK(scale(path + "w2") == 3);
-  CHECK(scale("model.layers.0.mlp.experts.down_proj") == 3);  // as PEFT names it
-  CHECK(scale(path + "w1") == 8);
-  CHECK(scale("model.layers.2.block_sparse_moe.experts.11.w3") == 5);
+TEST_CASE("a config of single experts selects layers of all, with twice the rank of gate and up") {
+  LoraConfig lora{.rank = 4, .alpha = 8, .targets = Texts{"q_proj", "w1", "w2", "w3"}};
+  select_experts(lora, {}, "mixtral");
+  const std::string experts = "model.layers.0.block_sparse_moe.experts.";
+  const Adapters adapters = adapters_of(lora, {experts + "gate_up_proj", experts + "down_proj"}).adapters;
+  CHECK(adapters.at(experts + "gate_up_proj").rank == 8);
+  CHECK(adapters.at(experts + "gate_up_proj").scale == 2);
+  CHECK(adapters.at(experts + "down_proj").rank == 4);
+  CHECK(adapters.at(experts + "down_proj").scale == 2);
+  lora = {.rank = 4, .alpha = 8, .targets = Texts{"w1", "w3"}, .rslora = true};
+  select_experts(lora, {}, "mixtral");
+  CHECK(adapters_of(lora, {experts + "gate_up_proj"}).adapters.begin()->second.scale == doctest::Approx(4));
 }

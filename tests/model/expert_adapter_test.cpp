@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "model/names.h"
 #include "runtime/rng.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
@@ -21,6 +22,8 @@ using Values = std::vector<double>;
 constexpr int64_t kHidden = 32, kFfn = 24, kExperts = 4;
 const Adapter kOfUp{.rank = 3, .scale = 0.7f}, kOfDown{.rank = 5, .scale = -1.3f};
 
+std::string mlp_of(const std::string& family) { return family == "mixtral" ? ".block_sparse_moe" : ".mlp"; }
+
 ModelConfig mixture(const std::string& family, bool adapted) {
   ModelConfig c{.family = family,
                 .layers = 2,
@@ -34,17 +37,11 @@ ModelConfig mixture(const std::string& family, bool adapted) {
                 .experts_per_token = 2,
                 .expert_ffn = kFfn,
                 .norm_topk = true};
-  const std::string mlp = family == "mixtral" ? ".block_sparse_moe" : ".mlp";
-  const auto path = [&](int64_t layer, int64_t e, const std::string& name) {
-    return str("model.layers.", layer, mlp, ".experts.", e, ".", name);
-  };
-  const bool old = family == "mixtral";
-  for (int64_t layer = 0; adapted && layer < 2; ++layer)
-    for (int64_t e = 0; e < kExperts; ++e) {
-      c.adapters[path(layer, e, old ? "w1" : "gate_proj")] = kOfUp;
-      c.adapters[path(layer, e, old ? "w3" : "up_proj")] = kOfUp;
-      c.adapters[path(layer, e, old ? "w2" : "down_proj")] = kOfDown;
-    }
+  for (int64_t layer = 0; adapted && layer < 2; ++layer) {
+    const std::string experts = str("model.layers.", layer, mlp_of(family), ".experts.");
+    c.adapters[experts + "gate_up_proj"] = kOfUp;
+    c.adapters[experts + "down_proj"] = kOfDown;
+  }
   return resolved(c);
 }
 
@@ -81,34 +78,52 @@ Values product(const Values& x, const Values& y, int64_t rows, int64_t columns, 
   return sums;
 }
 
-// The factors of a weight's adapter.
-struct Factors {
-  Values a, b;
-  double scale;
-  int64_t rank, in, out;
-};
-Factors factors_of(const std::string& path, const Adapter& adapter, const Shape& weight) {
-  const int64_t rank = adapter.rank, out = weight[0], in = weight[1];
-  return {.a = values_of(path + ".lora_A.weight", {rank, in}),
-          .b = values_of(path + ".lora_B.weight", {out, rank}),
-          .scale = adapter.scale,
-          .rank = rank,
-          .in = in,
-          .out = out};
-}
+// The layer of an expert with a weight, and the part of its adapter's tensors that is its own.
+struct Part {
+  Part(const std::string& path, const Shape& weight) : out(weight[0]), in(weight[1]) {
+    const std::string module = module_of_experts(path);
+    down = adapted_layer(path).ends_with(kDownOfExperts);
+    expert = std::stoll(path.substr(module.size() + 1));
+    first_row = path.ends_with("up_proj") || path.ends_with("w3") ? kFfn : 0;
+    name = module + (down ? "" : ".base_layer");
+    rank = (down ? kOfDown : kOfUp).rank;
+    scale = (down ? kOfDown : kOfUp).scale;
+  }
+  // The part of values like a, and like b.
+  Values of_a(const Values& all) const {
+    const auto begin = all.begin() + expert * rank * in;
+    return {begin, begin + rank * in};
+  }
+  Values of_b(const Values& all) const {
+    Values part;
+    for (int64_t row = first_row; row < first_row + out; ++row)
+      for (int64_t j = 0; j < rank; ++j)
+        part.push_back(all[static_cast<size_t>((row * rank + j) * kExperts + expert)]);
+    return part;
+  }
+  Values a() const { return of_a(values_of(name + ".lora_A.weight", {kExperts * rank, in})); }
+  Values b() const {
+    return of_b(values_of(name + ".lora_B.weight", {(down ? 1 : 2) * out, rank * kExperts}));
+  }
 
-// Fills a model with values that follow from names; its weights contain the updates of these adapters.
-SmallRun::Fill filled_with(const Adapters& merged) {
+  int64_t out, in, expert, first_row, rank;
+  bool down;
+  double scale;
+  std::string name;  // of the parameters, before ".lora_A.weight"
+};
+
+// Fills a model with values that follow from names; with `merged` weights of experts contain the updates of
+// their adapters.
+SmallRun::Fill filled(bool merged) {
   return [merged](const Model& model, const ParamTensors& parameters, Stream&) {
     for (size_t u = 0; u < parameters.size(); ++u)
       for (size_t i = 0; i < parameters[u].size(); ++i) {
         const ParamSpec& spec = model.param_lists()[u].specs()[i];
         Values values = values_of(spec.name, spec.shape);
-        const std::string path = spec.name.substr(0, spec.name.rfind('.'));
-        if (const auto found = merged.find(path); found != merged.end()) {
-          const Factors f = factors_of(path, found->second, spec.shape);
-          const Values update = product(f.b, f.a, f.out, f.in);
-          for (size_t k = 0; k < values.size(); ++k) values[k] += f.scale * update[k];
+        if (merged && !module_of_experts(spec.name).empty()) {
+          const Part part(spec.name.substr(0, spec.name.rfind('.')), spec.shape);
+          const Values update = product(part.b(), part.a(), part.out, part.in);
+          for (size_t k = 0; k < values.size(); ++k) values[k] += part.scale * update[k];
         }
         bench::from_doubles(parameters[u][i], values);
       }
@@ -144,49 +159,35 @@ TEST_CASE("adapters of experts act like merged weights, and their gradients foll
     for (const bool recompute : {false, true}) {
       CAPTURE(family);
       const ModelConfig adapted = mixture(family, true), plain = mixture(family, false);
-      const SmallRun with(adapted, text(), DType::f32, recompute, filled_with({})),
-          merged(plain, text(), DType::f32, recompute, filled_with(adapted.adapters));
+      const SmallRun with(adapted, text(), DType::f32, recompute, filled(false)),
+          merged(plain, text(), DType::f32, recompute, filled(true));
       CHECK(with.loss() == doctest::Approx(merged.loss()).epsilon(1e-6));
       const auto actual = gradients_of(adapted, with), expected = gradients_of(plain, merged);
-      for (const auto& [name, gradient] : expected) check_close(name, actual.at(name), gradient, 1);
-      for (const auto& [path, adapter] : adapted.adapters) {
-        const bool down = path.ends_with("down_proj") || path.ends_with("w2");
-        const Factors f = factors_of(path, adapter, down ? Shape{kHidden, kFfn} : Shape{kFfn, kHidden});
-        const Values& dw = expected.at(path + ".weight");
-        check_close(path + " a", actual.at(path + ".lora_A.weight"), product(f.b, dw, f.rank, f.in, true),
-                    f.scale);
-        check_close(path + " b", actual.at(path + ".lora_B.weight"),
-                    product(dw, f.a, f.out, f.rank, false, true), f.scale);
+      std::map<std::string, Values> da;  // by layer and expert: gate and up have one a
+      for (const auto& [name, dw] : expected) {
+        check_close(name, actual.at(name), dw, 1);
+        if (module_of_experts(name).empty()) continue;
+        const std::string path = name.substr(0, name.rfind('.'));
+        const bool is_down = adapted_layer(path).ends_with(kDownOfExperts);
+        const Part part(path, is_down ? Shape{kHidden, kFfn} : Shape{kFfn, kHidden});
+        check_close(path + " b", part.of_b(actual.at(part.name + ".lora_B.weight")),
+                    product(dw, part.a(), part.out, part.rank, false, true), part.scale);
+        Values& sum = da[str(part.name, " ", part.expert)];
+        const Values more = product(part.b(), dw, part.rank, part.in, true);
+        sum.resize(more.size());
+        for (size_t k = 0; k < more.size(); ++k) sum[k] += more[k];
+        if (!is_down && part.first_row == 0) continue;  // gate comes before up
+        check_close(path + " a", part.of_a(actual.at(part.name + ".lora_A.weight")), sum, part.scale);
       }
     }
 }
 
-TEST_CASE("adapters that experts cannot have are reported") {
+TEST_CASE("adapters of experts have no dropout") {
   Arena tables("tables", Device::cpu());
-  const auto error = [&](const std::function<void(Adapters&)>& change) {
-    ModelConfig config = mixture("qwen3_moe", true);
-    change(config.adapters);
-    return test::error_of([&] { Model(config, tables); });
-  };
-  const std::string experts = "model.layers.0.mlp.experts.";
-  CHECK(error([](Adapters&) {}) == "");
-  CHECK(error([&](Adapters& a) { a.erase(experts + "2.up_proj"); })
-            .starts_with("lora: all experts of a block have adapters of one rank and scale, or none: " +
-                         experts + "2.up_proj"));
-  CHECK(error([&](Adapters& a) { a[experts + "2.up_proj"].rank = 4; }).starts_with("lora: all experts"));
-  CHECK(error([&](Adapters& a) {
-          for (int64_t e = 0; e < kExperts; ++e) a.erase(str(experts, e, ".up_proj"));
-        }).find("must both have an adapter of one rank and scale, or neither") != std::string::npos);
-  CHECK(error([&](Adapters& a) {
-          for (int64_t e = 0; e < kExperts; ++e) a[str(experts, e, ".up_proj")].rank = 4;
-        }).find("must both have an adapter of one rank") != std::string::npos);
-  CHECK(error([&](Adapters& a) {
-          for (auto& [path, adapter] : a) adapter.dropout = 0.1f;
-        }).starts_with("lora.dropout is 0.1, must be 0 with adapters of experts"));
-  ModelConfig granite = mixture("granitemoe", false);
-  granite.adapters["model.layers.0.block_sparse_moe.experts.down_proj"] = {
-      .rank = 2, .scale = 1, .dropout = 0.1f};
+  ModelConfig config = mixture("qwen3_moe", true);
+  CHECK(test::error_of([&] { Model(config, tables); }) == "");
+  config.adapters.begin()->second.dropout = 0.1f;
   CHECK(test::error_of([&] {
-          Model(granite, tables);
+          Model(config, tables);
         }).starts_with("lora.dropout is 0.1, must be 0 with adapters of experts"));
 }

@@ -157,41 +157,28 @@ TEST_CASE("experts have adapters if they are named, and routers have none") {
   const Adapters all = chosen("all-linear");
   CHECK(all.size() == kBlocks * 4);
   for (const auto& [path, adapter] : all) CHECK(path.find(".self_attn.") != path.npos);
-  CHECK(chosen(Texts{"w1", "w3", "q_proj"}).size() == kBlocks * (3 * 2 + 1));
-  CHECK(chosen(R"(.*\.w[123])", Texts{"w2"}).size() == kBlocks * 3 * 2);
+  CHECK(chosen(Texts{"gate_up_proj", "q_proj"}).size() == kBlocks * 2);
+  CHECK(chosen(R"(.*\.(gate_up|down)_proj)", Texts{"1.block_sparse_moe.experts.down_proj"}).size() ==
+        kBlocks * 2 - 1);
+  const Adapters one = chosen(Texts{"2.block_sparse_moe.experts.down_proj"});
+  CHECK(one.size() == 1);
+  CHECK(one.contains("model.layers.2.block_sparse_moe.experts.down_proj"));
   CHECK(test::error_of([&] { chosen(Texts{"gate"}); }).find("only linear layers can") != std::string::npos);
-
-  // Of gate and up, PEFT takes rank and alpha alone.
-  const auto error = [&](const LoraConfig& lora) {
-    return test::error_of([&] { choose_adapters(lora, *model); });
-  };
-  CHECK(error({.rank = 2, .targets = Texts{"w1", "w3"}, .rslora = true})
-            .starts_with("lora: model.layers.0.block_sparse_moe.experts.0.w1 has rank 2 and scale 11.3137, "
-                         "must have lora.rank = 2 and lora.alpha / lora.rank = 8"));
-  CHECK(error({.rank = 2, .targets = Texts{"w1", "w3"}, .rank_pattern = {{"w[13]", 4}}}).find("has rank 4") !=
-        std::string::npos);
-  CHECK(error({.rank = 2, .targets = Texts{"w2", "q_proj"}, .rank_pattern = {{"w2", 4}}, .rslora = true}) ==
-        "");
-}
-
-TEST_CASE("experts that files join have one adapter for each layer of a block") {
-  for (const std::string family : {"gpt_oss", "granitemoe"}) {
-    CAPTURE(family);
-    ModelConfig mixture = small(family);
-    mixture.ffn = 32;
-    mixture.experts = 3;
-    mixture.experts_per_token = 2;
-    const Planned model(mixture);
-    const auto chosen = [&](LoraConfig lora) {
-      lora.rank = 2;
-      return choose_adapters(lora, *model).adapters;
-    };
-    const std::string experts = family == "gpt_oss" ? "mlp.experts." : "block_sparse_moe.experts.";
-    const Adapters one = chosen({.targets = Texts{"2." + experts + "down_proj"}});
-    CHECK(one.size() == 1);
-    CHECK(one.contains("model.layers.2." + experts + "down_proj"));
-    CHECK(chosen({.targets = Texts{"gate_up_proj", "down_proj", "q_proj"}, .rslora = true}).size() == 3 * 3);
-    CHECK(chosen({.targets = ".*_proj", .exclude = Texts{experts + "gate_up_proj"}}).size() == 3 * 5);
-    CHECK(chosen({.targets = "all-linear"}).size() == 3 * 4);
-  }
+  CHECK(choose_adapters({.rank = 2, .targets = Texts{"q_proj", "w1", "w2"}}, *model).warnings ==
+        Texts{"lora.targets: \"w1\" matches no module", "lora.targets: \"w2\" matches no module",
+              "lora.targets: \"w1\" names no layer of experts, whose layer is gate_up_proj",
+              "lora.targets: \"w2\" names no layer of experts, whose layer is down_proj"});
+  const Planned shared([] {
+    ModelConfig c = small("qwen2_moe");
+    c.ffn = c.shared_ffn = 32;
+    c.experts = 3;
+    c.experts_per_token = 2;
+    return c;
+  }());
+  const Texts warnings = choose_adapters({.rank = 2}, *shared).warnings;
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with(
+      "lora.targets: PEFT on transformers 5 takes model.layers.0.mlp.shared_expert."));
+  CHECK(choose_adapters({.rank = 2, .targets = Texts{"q_proj", "experts.down_proj"}}, *shared)
+            .warnings.empty());
 }

@@ -512,7 +512,7 @@ TEST_CASE(
   };
   for (const Run& r : {Run{"mixtral",
                            {"--model.experts=4", "--model.experts_per_token=2"},
-                           {"--lora.rank=8", "--lora.targets=[\"w1\", \"w2\", \"w3\"]", "--quant.base=nf4"}},
+                           {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]", "--quant.base=nf4"}},
                        Run{"glm4_moe",
                            {"--model.experts=6", "--model.experts_per_token=2", "--model.expert_ffn=48",
                             "--model.shared_ffn=48", "--model.expert_groups=3", "--model.top_groups=2",

@@ -30,7 +30,7 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 const std::string kFromBase =
     kMixture + "--model.init_from=base/model --train.steps=4 --checkpoint.save_every=2 ";
 const std::string kExpertAdapters =
-    kFromBase + "--lora.rank=3 --lora.targets='[\"w1\", \"w2\", \"w3\", \"q_proj\"]' ";
+    kFromBase + "--lora.rank=3 --lora.targets='[\"gate_up_proj\", \"down_proj\", \"q_proj\"]' ";
 
 test::Workshop with_base(const std::string& name) {
   test::Workshop workshop(name);

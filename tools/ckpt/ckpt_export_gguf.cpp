@@ -189,7 +189,7 @@ std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const A
   std::vector<GgufTensorOutput> outputs;
   for (const GgufParameter& p : gguf_parameters(config)) {
     const std::string layer = p.parameter.substr(0, p.parameter.rfind('.'));
-    const auto found = adapter.adapters().find(adapted_layer(param_names(config.family), layer));
+    const auto found = adapter.adapters().find(adapted_layer(layer));
     if (found == adapter.adapters().end() || !p.matrix()) continue;
     const int64_t rank = found->second.rank;
     const auto rest =

@@ -18,8 +18,7 @@ LayersToQuantize choose(const Model& model, const QuantizeOptions& options) {
   if (!layers.unmatched.empty())
     fail(str("--skip ", layers.unmatched.front(),
              ": no linear layer has this name or is in a module of this name"));
-  if (!options.experts)
-    std::erase_if(layers.paths, [&](const std::string& path) { return is_of_expert(model, path); });
+  if (!options.experts) std::erase_if(layers.paths, is_of_experts);
   check(!layers.paths.empty(), "--skip leaves no linear layer to quantize");
   return layers;
 }

@@ -176,7 +176,7 @@ void check_rows_of_experts(const ModelConfig& model, Problems& problems) {
     problems.check(size % kUnit == 0, key, " is ", size, ", must be a multiple of ", kUnit,
                    " for the products of experts on a GPU");
   for (const auto& [path, adapter] : model.adapters) {
-    if (!is_inside(path, {"experts"}) || adapter.rank % kUnit == 0) continue;
+    if (!is_of_experts(path) || adapter.rank % kUnit == 0) continue;
     problems.add(str("lora.rank of ", path, " is ", adapter.rank, ", must be a multiple of ", kUnit,
                      " for adapters of experts on a GPU"));
     return;

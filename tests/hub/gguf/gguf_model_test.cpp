@@ -97,8 +97,8 @@ TEST_CASE("an exported model has the tensors that llama.cpp expects") {
 }
 
 TEST_CASE("an exported adapter adds to the tensors of a model what merging adds") {
-  for (const std::string name : {"llama", "mistral", "gpt2", "mixtral_modules", "gpt_oss_experts",
-                                 "gpt_oss_up", "granitemoe_experts"}) {
+  for (const std::string name : {"llama", "mistral", "gpt2", "mixtral_modules", "mixtral_single",
+                                 "gpt_oss_experts", "gpt_oss_up", "granitemoe_experts"}) {
     CAPTURE(name);
     const std::string base = folder_of(test::base_of_adapter(name)), adapter = base + "_" + name,
                       merged = adapter + "_merged";

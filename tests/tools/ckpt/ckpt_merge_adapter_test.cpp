@@ -47,7 +47,8 @@ TEST_CASE("merged adapters of every family are model folders with PEFT's logits"
   const std::string work = new_folder("ckpt_merge_adapter");
   for (const std::string name :
        {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_resized", "qwen2_resized", "olmoe_experts",
-        "olmoe_down", "mixtral_modules", "gpt_oss_experts", "gpt_oss_up", "granitemoe_experts"}) {
+        "olmoe_down", "mixtral_modules", "gpt_oss_experts", "olmoe_single", "mixtral_single", "gpt_oss_up",
+        "granitemoe_experts"}) {
     const std::string out = work + "/" + name;
     const Ran ran = ckpt({"merge-adapter", base_of(name), adapter_of(name), "--out", out, "--dtype", "f32"});
     CAPTURE(ran);

@@ -129,7 +129,7 @@ TokenFile random_file(const std::string& path) {
 TEST_CASE("five steps on adapters of each family have the losses, gradients and values of PEFT") {
   // llama_head: one of the adapters is on the output head.
   for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_head",
-                                 "gpt_oss_experts", "granitemoe_experts"}) {
+                                 "gpt_oss_experts", "granitemoe_experts", "olmoe_experts"}) {
     CAPTURE(name);
     const std::string family = test::base_of_adapter(name), base = kGolden + "folders/" + family,
                       adapter = kGolden + "adapters/" + name;
