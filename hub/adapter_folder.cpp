@@ -137,6 +137,7 @@ void AdapterFolder::add_experts(const std::string& name, const SafetensorsEntry&
   entries_[name] = {&entry};
 }
 
+// Adapters of single experts become those of all.
 void AdapterFolder::join_single_experts(const ModelConfig& config) {
   if (of_single_experts_.empty()) return;
   const ParamNames& names = param_names(family_);
@@ -153,7 +154,7 @@ void AdapterFolder::join_single_experts(const ModelConfig& config) {
   }
   check(of_single_experts_.empty(), tensors_.path(), ": ",
         of_single_experts_.empty() ? "" : adapter_tensor_name(of_single_experts_.begin()->first),
-        " has no fellow: all experts of a block have adapters of gate and up, of down, or of both");
+        " is of one expert: all experts of a block have adapters of gate and up, of down, or of both");
 }
 
 // Makes one a and one b of the layers of all experts of a block, which are side by side.

@@ -141,6 +141,13 @@ void select_experts(LoraConfig& lora, std::span<const std::string> parameters, c
   if (down) targets->push_back(std::string("experts.") + kDown);
 }
 
+std::string layer_lost_in_peft(const Adapters& adapters, const std::string& family) {
+  if (family != "qwen3_moe" && family != "glm4_moe") return "";  // PEFT's table has no others that we have
+  for (const auto& [path, adapter] : adapters)
+    if (!is_of_experts(path) && names_single_experts(last_component(path), family)) return path;
+  return "";
+}
+
 bool names_single_experts(const std::string& target, const std::string& family) {
   const ParamNames& names = param_names(family);
   return !names.expert_down.empty() &&

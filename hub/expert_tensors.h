@@ -60,4 +60,8 @@ void select_experts(LoraConfig& lora, std::span<const std::string> parameters, c
 // Whether a target is the name of a layer of single experts.
 bool names_single_experts(const std::string& target, const std::string& family);
 
+// The first layer of an MLP beside experts whose adapter PEFT 0.21 takes for one of experts, on transformers
+// 5, and does not open; "" if there is none.
+std::string layer_lost_in_peft(const Adapters& adapters, const std::string& family);
+
 }  // namespace flatshard

@@ -132,22 +132,6 @@ void list_layers_of_one(const ModulePatterns& targets, const ParamNames& names,
     }
 }
 
-// PEFT 0.21 converts such names to those of experts on transformers 5.
-void list_layers_that_peft_loses(const Adapters& adapters, const ParamNames& names,
-                                 std::vector<std::string>& warnings) {
-  if (names.expert_gate.empty() || names.joins_experts) return;
-  const auto found = std::find_if(adapters.begin(), adapters.end(), [&](const auto& adapter) {
-    const std::string last = adapter.first.substr(adapter.first.rfind('.'));
-    return !is_of_experts(adapter.first) &&
-           (names.expert_gate.ends_with(last) || names.expert_up.ends_with(last) ||
-            names.expert_down.ends_with(last));
-  });
-  if (found != adapters.end())
-    warnings.push_back(str("lora.targets: PEFT on transformers 5 takes ", found->first,
-                           ", and all MLPs, for experts, and does not open their adapters: exclude them in "
-                           "lora.exclude, or merge the adapter"));
-}
-
 bool is_router(const Model& model, const std::string& path) {
   return model.config().experts > 0 && path.ends_with('.' + param_names(model.config().family).router);
 }
@@ -245,7 +229,6 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   if (!all_linear) targets.list_unused(warnings);
   list_layers_of_one(lora.targets, param_names(model.config().family), warnings);
   exclude.list_unused(warnings);
-  list_layers_that_peft_loses(choice.adapters, param_names(model.config().family), warnings);
   choice.warnings.insert(choice.warnings.begin(), warnings.begin(), warnings.end());
   return choice;
 }

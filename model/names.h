@@ -48,10 +48,11 @@ const ParamNames& param_names(const std::string& family);
 std::string block_prefix(const ParamNames& names, int64_t block);
 // A name with {e} replaced.
 std::string of_expert(std::string name, int64_t expert);
-// The layer that has the adapter of this one. For experts it is a layer of all experts of the block: of
-// model.layers.0.mlp.experts.3.down_proj it is model.layers.0.mlp.experts.down_proj, whatever the family
-// names it, and of gate and up it is experts.gate_up_proj. Otherwise it is the layer itself.
+// The layers of all experts of a block that have adapters, in their module, in every family.
 inline constexpr char kGateUpOfExperts[] = ".gate_up_proj", kDownOfExperts[] = ".down_proj";
+// The layer that has the adapter of this one: for a layer of an expert, such as
+// model.layers.0.mlp.experts.3.up_proj, that of all, model.layers.0.mlp.experts.gate_up_proj; otherwise the
+// layer itself.
 std::string adapted_layer(const std::string& path);
 // The module of all experts of a block, such as model.layers.0.mlp.experts, if the name is that of a part of
 // one expert; otherwise "".

@@ -92,3 +92,12 @@ TEST_CASE("a config of single experts selects layers of all, with twice the rank
   select_experts(lora, {}, "mixtral");
   CHECK(adapters_of(lora, {experts + "gate_up_proj"}).adapters.begin()->second.scale == doctest::Approx(4));
 }
+
+TEST_CASE("adapters that PEFT would not open are named") {
+  const std::string shared = "model.layers.1.mlp.shared_experts.up_proj";
+  const Adapters adapters{
+      {"model.layers.0.self_attn.q_proj", {}}, {"model.layers.1.mlp.experts.down_proj", {}}, {shared, {}}};
+  CHECK(layer_lost_in_peft(adapters, "glm4_moe") == shared);
+  CHECK(layer_lost_in_peft(adapters, "qwen2_moe") == "");
+  CHECK(layer_lost_in_peft({{"model.layers.1.mlp.experts.down_proj", {}}}, "glm4_moe") == "");
+}

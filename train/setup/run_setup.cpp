@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "build_config.h"
+#include "hub/expert_tensors.h"
 #include "model/image_rows.h"
 #include "model/param_selection.h"
 #include "runtime/check.h"
@@ -99,6 +100,11 @@ void set_adapters(RunSetup& setup) {
   AdapterChoice choice = choose_adapters(c.lora, Model(setup.model, planning));
   setup.model.adapters = std::move(choice.adapters);
   for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
+  if (const std::string lost = layer_lost_in_peft(setup.model.adapters, setup.model.family); !lost.empty())
+    setup.warnings.push_back(
+        str("lora.targets: PEFT 0.21 on transformers 5 takes ", lost,
+            " for a layer of experts, and does not open its adapter: leave out MLPs beside "
+            "experts, or merge the adapter"));
 }
 
 // Groups the parameters into units, and divides the model over the pipeline stages, which must not share any.
