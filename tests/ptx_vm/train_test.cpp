@@ -8,6 +8,8 @@
 
 #include "build_config.h"
 #include "comm/optimizer_kinds.h"
+#include "kernels/attention.h"
+#include "kernels/gemm.h"
 #include "ptx_vm/ptx_vm.h"
 #include "runtime/json.h"
 #include "runtime/rng.h"
@@ -43,6 +45,12 @@ class Workshop {
         "[train]\ntotal_batch_size = 4\nbatch_size_per_device = 1\nlane_size = 1\neval_every = 10\n",
         "[optimizer]\nlr = 1e-2\nweight_decay = 0.1\ngrad_clip = 0.5\n[precision]\ncompute = \"", compute,
         "\"\n[parallel]\ntransport = \"mpi\"\nbandwidth_gbps = 1\n");
+  }
+
+  // Tests that follow in this process find the kernels that it began with.
+  ~Workshop() {
+    use_attention_tier(AttentionTier::newest);
+    use_product_kernels(ProductKernels::cublaslt);
   }
 
   // A run in its own folder, in this process.
@@ -510,21 +518,22 @@ TEST_CASE(
     const char* family;
     std::vector<std::string> options, adapters;
   };
-  for (const Run& r : {Run{"mixtral",
-                           {"--model.experts=4", "--model.experts_per_token=2"},
-                           {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]", "--quant.base=nf4"}},
-                       Run{"glm4_moe",
-                           {"--model.experts=6", "--model.experts_per_token=2", "--model.expert_ffn=48",
-                            "--model.shared_ffn=48", "--model.expert_groups=3", "--model.top_groups=2",
-                            "--model.routed_scale=1.5", "--model.dense_blocks=[0]", "--model.qk_norm=true"},
-                           {}},
-                       Run{"gpt_oss",
-                           {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7",
-                            "--train.router_aux_loss=0.01"},
-                           {}},
-                       Run{"gpt_oss",
-                           {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7"},
-                           {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]"}}}) {
+  for (const Run& r :
+       {Run{"mixtral",
+            {"--model.experts=4", "--model.experts_per_token=2"},
+            {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]", "--quant.base=nf4"}},
+        Run{"glm4_moe",
+            {"--model.experts=6", "--model.experts_per_token=2", "--model.expert_ffn=48",
+             "--model.shared_ffn=48", "--model.expert_groups=3", "--model.top_groups=2",
+             "--model.routed_scale=1.5", "--model.dense_blocks=[0]", "--model.qk_norm=true"},
+            {}},
+        Run{"gpt_oss",
+            {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7",
+             "--train.router_aux_loss=0.01"},
+            {}},
+        Run{"gpt_oss",
+            {"--model.experts=4", "--model.experts_per_token=2", "--model.window=7"},
+            {"--lora.rank=8", "--lora.targets=[\"gate_up_proj\", \"down_proj\"]"}}}) {
     CAPTURE(r.family);
     Workshop workshop(r.family, "bf16");
     std::vector<std::string> options = r.options;
