@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   ModelConfig config;
   config.layers = 1, config.hidden = 8, config.heads = 2, config.kv_heads = 2, config.head_dim = 4;
   config.ffn = 16, config.vocab = 32, config.max_positions = 16;
-  const Model model(config, tables);
+  const Model model(resolved(config), tables);
   std::cout << "rmsnorm " << y[0] << "\nparameters " << model.parameter_count() << "\ncrc " << crc64({})
             << '\n';
   if (argc > 1) std::cout << "tokens " << Tokenizer(argv[1]).encode("a text").ids.size() << '\n';
