@@ -101,7 +101,7 @@ class AdapterFolder {
   std::map<std::string, int64_t> ranks_;  // keyed by path of a layer; read from the file's shapes
   std::map<std::string, Place> entries_;  // keyed by parameter
   std::map<std::string, const SafetensorsEntry*> of_single_experts_;  // keyed by parameter, until joined
-  // Tensors of all experts that the file does not have, and what they are made of.
+  // The tensors of all experts that those of single experts stand for, and which they are made of.
   std::deque<SafetensorsEntry> made_;
   std::map<const SafetensorsEntry*, std::vector<SingleExpert>> made_of_;
   Adapters adapters_;

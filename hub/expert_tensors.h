@@ -7,9 +7,9 @@
 // parameter has an adapter, the name of its tensors lacks "base_layer". A model has these tensors as they are
 // (model/expert_adapter.h). Their parts are merged into the weights of single experts.
 //
-// For transformers 4 each layer of each expert had an adapter, such as experts.3.gate_proj.lora_A.weight.
-// They are read as the tensors above, as PEFT does: gate and up of rank r are one layer of rank 2r, where the
-// a of one is above that of the other, and b is zero elsewhere.
+// With transformers 4, each layer of each expert had its own adapter, such as
+// experts.3.gate_proj.lora_A.weight. These are read as the tensors above, as PEFT reads them: gate and up of
+// rank r are one layer of rank 2r, where the a of one is above that of the other, and b is zero elsewhere.
 
 #include <span>
 #include <string>
@@ -43,7 +43,7 @@ std::vector<ExpertPart> expert_parts(const std::string& name, const SafetensorsE
 // Elements [first, first + count) of a part, from the values of the whole tensor.
 void read_part(const ExpertPart& part, std::span<const float> whole, int64_t first, int64_t count, float* to);
 
-// A tensor of a single expert, and its place in the one of all.
+// A tensor of a single expert, and its place in the tensor of all experts.
 struct SingleExpert {
   const SafetensorsEntry* entry;
   int64_t expert;

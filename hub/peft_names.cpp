@@ -16,7 +16,7 @@ constexpr std::array<Prefixes, 2> kQwen{{{"visual.", "model.visual."}, {"model."
 
 constexpr char kMixtral[] = "mixtral", kInFiles[] = "block_sparse_moe", kOfPeft[] = "mlp";
 
-// With another word for `from` where it is a whole word.
+// Replaces `from` with `to` wherever it is a whole word.
 std::string renamed(std::string text, const std::string& from, const std::string& to) {
   const auto in_word = [&](size_t at) {
     return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');

@@ -13,7 +13,7 @@ constexpr int kTile = 32, kThreads = 256, kRowsAtOnce = kThreads / kTile;
 template <class Bits>
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(Bits* y, const Bits* x, int64_t rows, int64_t columns, int64_t tiles_across) {
-  __shared__ Bits tile[kTile][kTile + 1];  // with the same column of all rows in different banks
+  __shared__ Bits tile[kTile][kTile + 1];  // padded, so that a column is in different banks
   const int64_t row = blockIdx.x / tiles_across * kTile, column = blockIdx.x % tiles_across * kTile;
   const int across = static_cast<int>(threadIdx.x) % kTile, first = static_cast<int>(threadIdx.x) / kTile;
   for (int i = first; i < kTile; i += kRowsAtOnce)

@@ -24,7 +24,7 @@ class ExpertAdapter {
  public:
   struct Layer {
     std::string path;  // as names.h: adapted_layer()
-    std::string name;  // of the parameters, before ".lora_A.weight"
+    std::string name;  // how the names of its parameters begin, before ".lora_A.weight"
     int64_t in, out;
   };
 

@@ -23,7 +23,7 @@ namespace {
 
 // f32 sums in another order than the other framework's.
 constexpr double kF32 = 2e-5;
-// Of gradients behind experts: PEFT's own differ from those in f64 by 6.2e-5.
+// For gradients in mixtures, because PEFT's own differ from those in f64 by 6.2e-5.
 constexpr double kBehindExperts = 1e-4;
 
 const std::string kGolden = str(kSourceDir, "/tests/golden/");
